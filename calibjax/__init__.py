@@ -1,4 +1,4 @@
-"""calibjax: can the predicted probabilities of this model be trusted?
+"""calibjax: calibration of probabilistic predictions.
 
 Notation of the papers and names in the code:
 
@@ -21,14 +21,14 @@ Notation of the papers and names in the code:
 | C | `hypothesis_tests.consistency_test` with `estimators.ece` |
 | CME | `hypothesis_tests.cme_test` |
 | ECE, MCE | `estimators.ece`, `estimators.mce` with `UniformBins` and other binnings |
-| MMCE | `estimators.kernel.mmce` on what `estimators.top_label` returns |
+| MMCE | `estimators.kernel.mmce` on the results of `estimators.top_label` |
 | φ(x), p̂(x), 1(f(x) = y) | `features`, `confidences`, `correct` |
 | γ in exp(−‖φ − φ'‖₁ / (dγ)) | `length_scale` of the local methods |
 | LCE, MLCE, SLCE | `estimators.lce`, `mlce`, `local_errors(...).error` |
 | LoRe | `recalibration.LocalRecalibration` |
 | PRR | `scores.decomposition.prediction_rejection_ratio` |
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
-| T in p^{1/T} | what `recalibration.TemperatureScaling` learns |
+| T in p^{1/T} | params of `recalibration.TemperatureScaling` |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
 | h, h_bin, h_kde, h_kkr, h_ukkr, h_sim | `risk.EstimationFunction`s: `Binning`, ... |
 | R_CE(h) | `risk.estimation_risk`, in linear time with `block_size` |

@@ -1,6 +1,6 @@
-"""Imported before JAX, whose import takes seconds: Ctrl-C ends the program in one line.
+"""Handler of Ctrl-C, imported before JAX, whose import takes seconds.
 
-An exception would not do, since JAX ignores those that are raised in some of its callbacks.
+It ends the process: JAX ignores exceptions in some of its callbacks.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def end_if_interrupted() -> None:
-    """Ctrl-C ends the process, unless it is ignored (`nohup`) or handled by somebody else."""
+    """End the process at Ctrl-C, unless it is ignored (`nohup`) or handled elsewhere."""
 
     def end(*_: Any) -> None:
         os.write(2, b"calibjax: interrupted\n")

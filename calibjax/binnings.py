@@ -1,7 +1,7 @@
 """Binnings of the probability simplex.
 
-A binning is a function of a batch of n predictions that returns one integer in 0, ..., n − 1 for
-each of them, int32 [n]: predictions with the same integer share a bin.
+A binning is a function of a batch of n predictions that returns their bins, integers in 0, ..., n −
+1, int32 [n].
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from calibjax.distributions.composed import bare
 
 Binning = Callable[[Any], jax.Array]
 
-MAX_BINS = 2**24  # with more, intervals are finer than the spacing of float32
+MAX_BINS = 2**24  # more intervals would be finer than the spacing of float32
 _FEW_CELLS = 1024
 
 
@@ -44,24 +44,24 @@ class _ProbabilityBins:
 
         Args:
             predictions: batch of n class predictions.
-            at: batch of n' other predictions, assigned to bins that are made for `predictions`.
-            weights: w ≥ 0 of the predictions, [n]; None for predictions that count equally. Those
-                of weight 0 are assigned to bins like other predictions.
+            at: batch of n' other predictions, assigned to the bins of `predictions`.
+            weights: w ≥ 0 of the predictions, [n]; None for equal weights. Predictions of weight 0
+                are assigned to bins as well.
 
         Returns:
-            int32 [n]; with `at` a pair, these and the bins of the others, int32 [n'], in a common
-            numbering: 0, ..., n + n' − 1 at most.
+            int32 [n]; with `at` a pair of these and the bins of the others, int32 [n'], in a common
+            numbering within 0, ..., n + n' − 1.
         """
         return bins_of(self, predictions, at, weights=weights)
 
     def check_values(self, name: str) -> PyTree:
-        """Refuses options that are not integers in 1, ..., 2²⁴."""
+        """Refuse options that are not integers in 1, ..., 2²⁴."""
         ((option, size),) = vars(self).items()
         size = checks.size_in_range(f"{name}.{option}", size, 1, MAX_BINS)
         return checks.replaced(self, **{option: size})
 
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
-        """Bins of predictions and of other points, of which these are all probabilities."""
+        """Bins of predictions and of other points, with the probabilities of both."""
         raise NotImplementedError
 
 
@@ -77,13 +77,13 @@ def bins_of(
     *,
     weights: Weights = None,
 ) -> PyTree:
-    """Bins of checked predictions, [n], and, if there are any, of other points, [n'].
+    """Bins of checked predictions, [n], and of other points, [n'], if given.
 
-    User-defined functions see both together, and no weights.
+    User-defined functions get both together, and no weights.
 
     Raises:
         TypeError: if the binning does not return integers.
-        ValueError: if it does not return one integer per prediction, or one is out of range.
+        ValueError: if it does not return one integer for each prediction, or one is out of range.
     """
     n, sees_probs = checks.leading_size("", predictions), is_own(binning)
     both: Any = predictions.class_probs if sees_probs else predictions
@@ -95,7 +95,7 @@ def bins_of(
     else:
         bins = checks.as_arrays("binning(predictions)", binning(both))
         if not jnp.issubdtype(getattr(bins, "dtype", object), jnp.integer):
-            raise TypeError("binning(predictions): expected integers, the bin of each prediction")
+            raise TypeError("binning(predictions): expected an integer for each prediction")
         size = checks.leading_size("predictions", both)
         bins = group_ids("binning(predictions)", bins, size, kind="bin")
         expected = f"bins in 0, ..., {size - 1}"
@@ -109,29 +109,28 @@ def bins_of(
 class UniformBins(_ProbabilityBins):
     """Binning of the probability simplex by a grid of equal intervals in every class.
 
-    Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are
-    [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1]. Predictions with the same m indices share a bin. The
-    product is rounded before ⌈·⌉, so that 0.1, 0.2, ... are the upper ends of 10 bins although some
-    of the closest floating-point numbers are larger; for other numbers of bins, rounding may move
-    an edge into the next bin.
+    Class c of prediction p has the index ⌈num_bins · p_c⌉, or 1 if p_c = 0: the intervals are [0,
+    1/b], (1/b, 2/b], ..., (1 − 1/b, 1]. Predictions with the same m indices share a bin. The
+    product is rounded before ⌈·⌉. So 0.1, 0.2, ... are the upper ends of 10 bins although some of
+    the closest floating-point numbers are larger; for other numbers of bins, rounding may move an
+    edge into the next bin.
 
-    The bins of a `Bernoulli` are the intervals of its probability, as usual for confidences. Two
-    classes of a `Categorical` have two indices, as in W19. This gives the same bins except for
-    probabilities exactly on an edge, where the other class is in the next interval.
+    The bins of a `Bernoulli` are the intervals of its probability. Two classes of a `Categorical`
+    have two indices, as in W19, which gives the same bins except for probabilities exactly on an
+    edge.
 
-    Bins are found by grouping the given predictions, exactly and for any number of classes; the
-    grid with its num_bins^m cells is enumerated only if it is small. Bins are numbered from zero,
-    without gaps, in the lexicographic order of their indices.
+    Bins are found by grouping the predictions, for any number of classes. Bins are numbered from
+    zero, without gaps, in the lexicographic order of their indices.
 
     Attributes:
         num_bins: number of intervals per class, between 1 and 2²⁴.
 
     Raises:
-        TypeError: when it is called, if `num_bins` is not an integer.
-        ValueError: when it is called, if `num_bins` is out of range.
+        TypeError: by the call, if `num_bins` is not an integer.
+        ValueError: by the call, if `num_bins` is out of range.
 
-    Cost: O(n m) time and memory if there are no more cells num_bins^m than predictions, otherwise
-    one sort of n per 31 / log₂(num_bins) classes.
+    Cost: O(n m) time and memory if num_bins^m ≤ n, otherwise one sort of n for each 31 /
+    log₂(num_bins) classes.
 
     References: W19 App. J.1.1.
 
@@ -155,16 +154,16 @@ def _grid_cells(probs: jax.Array, *, num_bins: int, is_binary: bool) -> jax.Arra
     """Bins of the predictions that share the interval of every class, int32 [n]."""
     if is_binary:  # the probability of label 0 is rounded, and redundant
         cells = _ranks_of_rows(interval_index(probs[:, 1:], num_bins), num_bins)
-        return jnp.max(cells) - cells  # numbered like the cells of two classes
+        return jnp.max(cells) - cells  # in the numbering of two classes
     return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
 
 
 def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Array:
-    """The interval k of `UniformBins` that contains each number, int32 of the same shape.
+    """Interval k of `UniformBins` that contains each number, int32 of the same shape.
 
     k = max(⌈num_bins · p⌉, 1) − 1 in 0, ..., num_bins − 1. It does not depend on the batch, while a
-    binning numbers only the bins that occur. Indices are in range even for numbers that are not
-    probabilities; NaN gets 0.
+    binning numbers only the bins that occur. Indices are in range even for invalid probabilities;
+    NaN gets 0.
     """
     # Comparisons are false for NaN.
     scaled = jnp.ceil(lax.stop_gradient(confidences) * num_bins)
@@ -173,14 +172,14 @@ def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Arr
 
 
 def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
-    """Ranks of the rows of numbers 0, ..., num_values − 1 among those that occur, int32 [n]."""
+    """Dense ranks of rows of numbers 0, ..., num_values − 1, int32 [n]."""
     n, m = digits.shape
     most = _FEW_CELLS if export.is_symbolic_dim(n) else max(n, _FEW_CELLS)
-    if num_values**m <= most:  # they can be enumerated, which takes no sort
+    if num_values**m <= most:  # enumeration needs no sort
         cells = jnp.ravel_multi_index(tuple(digits.T), (num_values,) * m, mode="wrap")
         occurs = jnp.zeros(num_values**m, jnp.int32).at[cells].set(1)
         return (jnp.cumsum(occurs, dtype=jnp.int32) - 1)[cells]
-    # As many digits as fit are packed into one word of int32, which needs no 64-bit types.
+    # Pack as many digits as fit into one int32, without 64-bit types.
     length = max(k for k in range(1, 32) if num_values**k <= 2**31)
     powers = jnp.array([num_values**k for k in reversed(range(length))], jnp.int32)
     digits = jnp.pad(digits, ((0, 0), (0, -m % length))).reshape(n, -1, length)
@@ -190,7 +189,7 @@ def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
 
 
 def ranks_of_pairs(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Ranks of the pairs of integers among those that occur, int32 [n]."""
+    """Dense ranks of pairs of integers, int32 [n]."""
     positions = jnp.arange(first.size, dtype=jnp.int32)
     first, second, positions = lax.sort((first, second, positions), num_keys=2, is_stable=False)
     is_new = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
@@ -203,22 +202,22 @@ class EqualMassBins(_ProbabilityBins):
     """Binning of n ≥ num_bins predictions by intervals of equal mass, in every class.
 
     Class c of prediction p has the index ⌊num_bins · #{j: p_jc < p_c} / n⌋, the interval between
-    two empirical quantiles that contains p_c: without ties, the numbers of predictions in the
-    intervals of a class differ by at most one; equal probabilities always share an interval.
-    Predictions with the same m indices share a bin. With two classes only the second is used,
-    because the first is its complement: bins of a `Bernoulli` are quantile bins of its probability.
+    two empirical quantiles that contains p_c. Without ties, the numbers of predictions in the
+    intervals of a class differ by at most one; equal probabilities share an interval. Predictions
+    with the same m indices share a bin. With two classes only the second is used: bins of a
+    `Bernoulli` are quantile bins of its probability.
 
-    With weights #{...} and n are sums of them, so that intervals have equal sums of weights.
+    With weights, #{...} and n are sums of weights, so intervals have equal weight.
 
     Other points, `at`, are assigned to the interval of the surrounding predictions, or to the last
-    one if they are larger than all predictions.
+    interval beyond all predictions.
 
     Attributes:
         num_bins: number of intervals per class, between 1 and 2²⁴.
 
     Raises:
-        TypeError: when it is called, if `num_bins` is not an integer.
-        ValueError: when it is called, if `num_bins` is out of range.
+        TypeError: by the call, if `num_bins` is not an integer.
+        ValueError: by the call, if `num_bins` is out of range.
 
     Cost: O(n m log n) time, O(n m) memory.
 
@@ -260,19 +259,18 @@ def _quantile_cells(probs: jax.Array, n: int, num_bins: int, weights: Weights) -
 
 @record
 class MedianVarianceBins(_ProbabilityBins):
-    """Binning of n ≥ min_size predictions by splits at medians of the class that varies most.
+    """Binning of n ≥ min_size predictions by splits at medians of the class with largest variance.
 
     Starting from one bin with all predictions, the bin with the largest variance in any one class
     is split at that class's median m: p_c < m below, p_c ≥ m above. A bin is final if one of its
-    parts would have fewer than min_size samples. The splits of a bin depend on its own predictions
-    only, so the order of the splits does not matter, and all bins are split at once.
+    parts would have fewer than min_size samples. Splits of a bin depend on its predictions only, so
+    all bins are split at once.
 
-    Variances that differ by less than their rounding errors count as equal, and the first class
-    with the largest variance is split; with two classes, whose variances are equal, always the
-    first.
+    Ties of variances, up to rounding errors, are broken in favour of the first class; for two
+    classes this is always the first.
 
-    With weights numbers of samples are sums of them, in units in which the sum of all is the
-    effective number of samples (Σ_i w_i)² / Σ_i w_i²; means, variances and medians are weighted.
+    With weights, numbers of samples are sums of weights, scaled to a total of (Σ_i w_i)² / Σ_i
+    w_i²; means, variances and medians are weighted.
 
     Other points, `at`, are split along with the samples.
 
@@ -282,11 +280,11 @@ class MedianVarianceBins(_ProbabilityBins):
         min_size: smallest number of samples in a bin, between 1 and 2²⁴.
 
     Raises:
-        TypeError: when it is called, if `min_size` is not an integer.
-        ValueError: when it is called, if `min_size` is out of range.
+        TypeError: by the call, if `min_size` is not an integer.
+        ValueError: by the call, if `min_size` is out of range.
 
     Cost: one sort of n and O(n m) time for each of about log₂(n / min_size) rounds; O(n m) memory.
-    With heavily tied predictions there can be more rounds, but fewer than n / min_size.
+    With many ties there can be more rounds, but fewer than n / min_size.
 
     References: W19 App. J.1.1.
 
@@ -308,28 +306,28 @@ class MedianVarianceBins(_ProbabilityBins):
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Weights) -> jax.Array:
-    """Bins of the samples, followed by those of other points, after all possible splits, int32."""
+    """Bins of the samples, then of other points, after all possible splits, int32."""
     probs, weights = lax.stop_gradient((probs, weights))
     max_bins, least, rounding = num_samples // min_size, min_size, 0
-    if weights is not None:  # whose sums are rounded
+    if weights is not None:  # sums are rounded
         rounding = relative_rounding(num_samples, probs.dtype)
         max_bins, least = max_bins + 1, min_size * (1 - rounding)
-    used = jnp.ones(num_samples, jnp.int32) if weights is None else weights
+    masses = jnp.ones(num_samples, jnp.int32) if weights is None else weights
     samples = probs[:num_samples]
 
     def split(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        """Splits all bins [n + n'] that may still be split [max_bins], once."""
+        """Split once all bins [n + n'] that may be split [max_bins]."""
         bins, num_bins, is_open = state
         theirs = bins[:num_samples]
-        sizes = jax.ops.segment_sum(used, theirs, max_bins)
-        classes = _most_variable_classes(samples, theirs, sizes, used)
+        sizes = jax.ops.segment_sum(masses, theirs, max_bins)
+        classes = _most_variable_classes(samples, theirs, sizes, masses)
         values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-        medians = _medians(values[:num_samples], theirs, sizes, used, rounding)
+        medians = _medians(values[:num_samples], theirs, sizes, masses, rounding)
         is_below = values < medians[bins]
-        below = jax.ops.segment_sum(is_below[:num_samples] * used, theirs, max_bins)
+        below = jax.ops.segment_sum(is_below[:num_samples] * masses, theirs, max_bins)
         above = sizes - below
         is_split = is_open & (below >= least) & (above >= least)
-        new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the parts above
+        new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the upper parts
         bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
         new_bins = jnp.where(is_split, new_bins, max_bins)
         is_open = is_split & (below >= 2 * least)
@@ -337,7 +335,7 @@ def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Wei
         return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
 
     start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    start = varying_as(start, (probs, used))
+    start = varying_as(start, (probs, masses))
     return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
 
 
@@ -349,10 +347,10 @@ def relative_rounding(n: int, dtype: DTypeLike) -> float:
 def _most_variable_classes(
     probs: jax.Array, bins: jax.Array, sizes: jax.Array, weights: jax.Array
 ) -> jax.Array:
-    """The first class with the largest variance in each bin, [number of bins]."""
+    """First class with the largest variance in each bin, [number of bins]."""
     n, max_bins = len(probs), sizes.size
-    # Differences from one member are exactly zero for constant classes, and exact for nearly
-    # constant ones: variances of saturated predictions are of the size of rounding errors.
+    # Differences from one member are exact for (nearly) constant classes: variances of saturated
+    # predictions are of the size of rounding errors.
     places = jnp.where(weights > 0, jnp.arange(n, dtype=jnp.int32), -1)
     members = jax.ops.segment_max(places, bins, max_bins)
     shifted = jnp.where(weights[:, None] > 0, probs - probs[members[bins]], 0)
@@ -363,8 +361,8 @@ def _most_variable_classes(
     means = jax.ops.segment_sum(weights[:, None] * shifted, bins, max_bins) / divisors
     squares = weights[:, None] * jnp.square(shifted - means[bins])
     sums = jax.ops.segment_sum(squares, bins, max_bins)
-    # Rounding depends on the order of the samples, but the bins must not. Two classes have equal
-    # variances, unless one of them lost its digits in 1 − p.
+    # Bins must not depend on the order of the samples by rounding. Two classes have equal
+    # variances, unless 1 − p lost digits.
     rounding = relative_rounding(n, probs.dtype) if probs.shape[1] > 2 else 0.5
     return jnp.argmax(sums >= (1 - rounding) * jnp.max(sums, 1, keepdims=True), 1)
 
@@ -372,20 +370,20 @@ def _most_variable_classes(
 def _medians(
     values: jax.Array, bins: jax.Array, sizes: jax.Array, weights: jax.Array, rounding: float
 ) -> jax.Array:
-    """Medians of the values in each bin, with weights whose sums are the sizes up to rounding."""
+    """Medians of the values in each bin; weights sum to the sizes up to rounding."""
     bins, values, weights = lax.sort((bins, values, weights), num_keys=2, is_stable=False)
 
     def add(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
         same = first[0] == second[0]
         return second[0], second[1] + jnp.where(same, first[1], 0)
 
-    twice = 2 * lax.associative_scan(add, (bins, weights))[1]  # up to each value of a bin
+    twice = 2 * lax.associative_scan(add, (bins, weights))[1]  # cumulative weights within a bin
     places = jnp.arange(len(values), dtype=jnp.int32)
 
     def first_where(condition: jax.Array) -> jax.Array:
-        found = jnp.where(condition, places, len(values) - 1)
-        return values[jax.ops.segment_min(found, bins, sizes.size)]
+        candidates = jnp.where(condition, places, len(values) - 1)
+        return values[jax.ops.segment_min(candidates, bins, sizes.size)]
 
-    # The same value twice, unless just half of the weights are up to the first one.
+    # One value twice, unless exactly half of the weight is up to the first.
     lower = first_where(twice >= (1 - rounding) * sizes[bins])
     return (lower + first_where(twice > (1 + rounding) * sizes[bins])) / 2

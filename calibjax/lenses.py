@@ -1,4 +1,4 @@
-"""Calibration lenses: reductions of class predictions to binary ones.
+"""Calibration lenses: reductions of class predictions to binary predictions.
 
 A calibrated model is calibrated through every lens, but not vice versa (Vaicenavicius et al., 2019,
 Evaluating model calibration in classification). Without a lens, kernel estimators and tests
@@ -18,11 +18,11 @@ from calibjax.distributions.composed import WithFeatures, like
 
 @checked(compiled=True)
 def top_label(predictions: ClassPredictions, targets: Numbers) -> tuple[Bernoulli, jax.Array]:
-    """The confidence in the most probable class, and whether that class was observed.
+    """Confidence in the most probable class, and whether that class was observed.
 
         confidence = max_c p_c,  correct = 1(y = argmax_c p_c),
 
-    a `Bernoulli` prediction and its target. Ties are resolved in favour of the first class.
+    a `Bernoulli` prediction and its target. In a tie the first class is chosen.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
@@ -75,7 +75,7 @@ class OneVersusRest:
     def __call__(
         self, predictions: ClassPredictions, targets: Numbers
     ) -> tuple[Bernoulli, jax.Array]:
-        """The probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
+        """Probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
         probs = predictions.class_probs
         label = checks.integer("label", checks.as_arrays("label", self.label))
         label = checks.labels("label", label, probs.shape[1])

@@ -24,7 +24,7 @@ _SHOWN = 32  # entries of an array; larger ones are summarised
 
 
 def parameter(constraint: object, **default: Any) -> Any:
-    """A field of a distribution that holds a parameter with a constraint.
+    """Field of a distribution for a parameter with a constraint.
 
     >>> from calibjax import distributions, record
     >>> @record
@@ -35,7 +35,7 @@ def parameter(constraint: object, **default: Any) -> Any:
 
 
 def part(check: Callable[[Any, str], Any], **default: Any) -> Any:
-    """A field that holds a record or a function, which `check(value, name)` returns or refuses."""
+    """Field for a record or a function, which `check(value, name)` returns or refuses."""
     return dataclasses.field(metadata={"check": check}, **default)
 
 
@@ -43,19 +43,19 @@ def part(check: Callable[[Any, str], Any], **default: Any) -> Any:
     frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, parameter, part)
 )
 def record(cls: type[T]) -> type[T]:
-    """Makes a class a frozen dataclass and registers it as a pytree.
+    """Make a class a frozen dataclass and register it as a pytree.
 
-    Every field is a child of the pytree, except for those that are marked as static by
-    `dataclasses.field(metadata={"static": True})`. No field is converted or checked when the
-    record is made, because JAX also makes records with placeholders in them; values are checked
-    where they are used. Records of one class are equal if all static fields are, and all arrays
-    have the same shape, type and entries; NaN equals NaN. A traced array only equals itself. They
-    print their fields, of arrays with more than 32 entries only type, shape and mean.
+    Every field is a child of the pytree, except fields marked as static by
+    `dataclasses.field(metadata={"static": True})`. Fields are not converted or checked when a
+    record is made, because JAX also makes records of placeholders; functions check the values.
+    Records of one class are equal if all static fields are equal, and all arrays have equal shapes,
+    types and entries; NaN equals NaN. A traced array only equals itself. Printing shows the fields,
+    with type, shape and mean of arrays with more than 32 entries.
 
-    Use it for distributions, distances and kernels of your own rather than
-    `jax.tree_util.register_dataclass`: in jaxlib 0.10.2 the tree structures of two classes that
-    were registered by that compare as equal if they have equally many fields. Now and then, where
-    their hashes collide in part, a compiled function then runs the code for the other class.
+    Use it for distributions, distances and kernels of your own instead of
+    `jax.tree_util.register_dataclass`: in jaxlib 0.10.2, tree structures of two classes registered
+    by the latter are equal if they have equally many fields. If their hashes partly collide, a
+    compiled function may run the code for the other class.
 
     >>> import jax
     >>> @record

@@ -1,4 +1,4 @@
-"""What distances share; Euclidean, Manhattan, total variation, MMD and distances of features."""
+"""Base class of distances; Euclidean, Manhattan, total variation, MMD, and of features."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from calibjax.distributions.composed import WithFeatures, bare
 
 
 def _of_distributions(method: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A method for predictions that does not see their features."""
+    """Method on predictions without their features."""
 
     @functools.wraps(method)
     def unwrapped(self: "Distance", *points: PyTree) -> jax.Array:
@@ -29,14 +29,14 @@ _METHODS = {"__call__", "squared", "squared_in_units", "embedding"}
 
 
 class Distance:
-    """A distance between two predictions or two targets.
+    """Distance between two predictions or two targets.
 
-    Subclasses are records that define `__call__` or `squared`; the other one follows. They do not
-    see the features of predictions that have any (`distributions.with_features`), unless they are
+    Subclasses are records that define `__call__` or `squared`; the other one follows. They are
+    called without the features of predictions (`distributions.with_features`), unless they are
     declared as `class Mine(Distance, sees_features=True)`.
 
-    Those whose squares would overflow in large units also define `squared_in_units`, and those that
-    are Euclidean distances of some points `embedding`.
+    Optional methods are `squared_in_units`, if squares would overflow in large units, and
+    `embedding`, for Euclidean distances of some points.
     """
 
     def __init_subclass__(cls, sees_features: bool = False, **options: Any) -> None:
@@ -44,7 +44,7 @@ class Distance:
         defined = _METHODS & vars(cls).keys()
         for name in defined if not sees_features else ():
             setattr(cls, name, _of_distributions(vars(cls)[name]))
-        for name in _METHODS - defined if defined else ():  # from these, not a parent's
+        for name in _METHODS - defined if defined else ():  # not from a parent class
             setattr(cls, name, getattr(Distance, name))
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
@@ -64,7 +64,7 @@ class Distance:
             return self.squared(p, q) * jnp.square(rate)
         batches = (jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], point) for point in (p, q))
         one, two = map(self.embedding, batches)
-        # Of points it is smooth where they are equal, which the square of an absolute value is not.
+        # Smooth at equal points, unlike the square of an absolute value.
         distance = self(p, q) if one is None or two is None else one - two
         return jnp.sum(jnp.square(distance * rate))
 
@@ -75,10 +75,9 @@ class Distance:
         return arithmetic.safe_sqrt(self.squared_in_units(p, q, unit))
 
     def embedding(self, points: PyTree) -> jax.Array | None:
-        """Points x_i with d(p_i, p_j) = ‖x_i − x_j‖ of a batch, [n, d]; None if none are known.
+        """Points x_i of a batch with d(p_i, p_j) = ‖x_i − x_j‖, [n, d]; None if unknown.
 
-        If they lie on a line, sums over pairs with exponential and Matérn kernels take linear
-        time.
+        On a line, sums over pairs with exponential and Matérn kernels take linear time.
 
         >>> import jax.numpy as jnp
         >>> from calibjax.distances import TotalVariation
@@ -117,8 +116,8 @@ def sum_over_coordinates(
 class Euclidean(Distance):
     """Euclidean distance ‖p − q‖₂ between targets, or over all parameters of two predictions.
 
-    Class predictions are compared as vectors of probabilities, so that `Bernoulli` has the same
-    distances as the two-class `Categorical`.
+    Class predictions are compared as vectors of probabilities: `Bernoulli` has the distances of the
+    two-class `Categorical`.
 
     Cost: the number of parameters.
 
@@ -131,7 +130,7 @@ class Euclidean(Distance):
         """Euclidean distance."""
         if num_coordinates(p) == 1:
             return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q)
-        # Of each point by itself, so that it is found once and not for all pairs.
+        # Unit of each point by itself, computed once and not for all pairs.
         (unit, rate), (other_unit, other_rate) = map(_own_unit, (p, q))
         square = _squared(p, q, jnp.minimum(rate, other_rate))
         return jnp.maximum(unit, other_unit) * arithmetic.safe_sqrt(square)
@@ -145,7 +144,7 @@ class Euclidean(Distance):
         return _squared(p, q, 1 / unit)
 
     def embedding(self, points: PyTree) -> jax.Array:
-        """The coordinates; one of two probabilities, which depend on each other."""
+        """Coordinates; one of two probabilities, which sum to one."""
         if (line := line_of_two_classes(points)) is not None:
             return math.sqrt(2) * line
         parts = [1.0 * jnp.asarray(x) for x in _coordinates(points)]
@@ -153,7 +152,7 @@ class Euclidean(Distance):
 
 
 def line_of_two_classes(points: object) -> jax.Array | None:
-    """Half the difference of two class probabilities, [n, 1], or None if there are more or none."""
+    """Half the difference of two class probabilities, [n, 1]; None without two classes."""
     probs = getattr(points, "class_probs", None)
     if probs is None or probs.shape[1:] != (2,):
         return None
@@ -173,10 +172,9 @@ def _own_unit(p: object) -> tuple[jax.Array, jax.Array]:
 class SquaredEuclidean(Distance):
     """Squared Euclidean distance ‖p − q‖₂², with the coordinates of `Euclidean`.
 
-    It is not a metric, but defines the squared calibration error: with it, `estimators.ece`
-    estimates E‖E[e_Y | P] − P‖². `Exponential` with this distance is the squared exponential kernel
-    of `Euclidean`; `SquaredExponential` with it, a function of the fourth power, is not positive
-    semi-definite.
+    It is not a metric. With it, `estimators.ece` estimates the squared calibration error E‖E[e_Y |
+    P] − P‖². `Exponential` with this distance is the squared exponential kernel of `Euclidean`;
+    `SquaredExponential` with it is not positive semi-definite.
 
     Cost: the number of parameters.
 
@@ -198,9 +196,9 @@ class Manhattan(Distance):
     total variation distance.
 
     Attributes:
-        mean: take the mean over the d coordinates instead of their sum, so that length scales do
-            not depend on the dimension (static). `Exponential(γ, Manhattan(mean=True))` is the
-            kernel of L21.
+        mean: whether to take the mean over the d coordinates instead of the sum, for length scales
+            that do not depend on the dimension (static). `Exponential(γ, Manhattan(mean=True))` is
+            the kernel of L21.
 
     Cost: the number of coordinates.
 
@@ -218,7 +216,7 @@ class Manhattan(Distance):
         return total / num_coordinates(p) if self.mean else total
 
     def embedding(self, points: PyTree) -> jax.Array | None:
-        """Numbers, and probabilities of two classes."""
+        """Points for scalars and for probabilities of two classes."""
         if (line := line_of_two_classes(points)) is not None:
             return line if self.mean else 2 * line
         coordinates = Euclidean().embedding(points)
@@ -229,8 +227,8 @@ class Manhattan(Distance):
 class TotalVariation(Distance):
     """Total variation distance ½ Σ_c |p_c − q_c| between two class predictions.
 
-    It takes predictions with `class_probs` (`Categorical`, `Bernoulli`) or vectors of probabilities
-    [m]. Values lie in [0, 1].
+    Arguments are predictions with `class_probs` (`Categorical`, `Bernoulli`) or vectors of
+    probabilities [m]. Values are in [0, 1].
 
     Cost: m.
 
@@ -248,7 +246,7 @@ class TotalVariation(Distance):
         return 0.5 * arithmetic.sum_over_components(lambda x, y: absolute(x - y), p, q)
 
     def embedding(self, points: PyTree) -> jax.Array | None:
-        """Points of a line if there are two classes."""
+        """Points on a line for two classes."""
         return line_of_two_classes(points)
 
 
@@ -258,12 +256,11 @@ class MaximumMeanDiscrepancy(Distance):
 
         d(p, q)² = M_{p,p} − 2 M_{p,q} + M_{q,q},    M_{p,q} = E_{Z~p, Z'~q} k(Z, Z'),
 
-    the distance of their kernel mean embeddings in the Hilbert space of k. Hence
-    exp(−(d / ℓ)^ν) with 0 < ν ≤ 2 is positive semi-definite for every family of distributions,
-    including mixtures. This need not hold for `MixtureWasserstein`, nor for `Wasserstein` between
-    normal distributions whose covariances do not commute. It is a metric if k is characteristic.
-    For `Ensemble` it is the distance of the empirical distributions. Distances do not see the draws
-    of `distributions.monte_carlo`.
+    the distance of their kernel mean embeddings in the Hilbert space of k. Hence exp(−(d / ℓ)^ν)
+    with 0 < ν ≤ 2 is positive semi-definite for every family of distributions, including mixtures.
+    This need not hold for `MixtureWasserstein`, nor for `Wasserstein` between normal distributions
+    whose covariances do not commute. It is a metric if k is characteristic. For `Ensemble` it is
+    the distance of the empirical distributions. Draws of `distributions.monte_carlo` are not used.
 
     Attributes:
         kernel: target kernel k with expectations under the predictions.
@@ -292,14 +289,14 @@ class MaximumMeanDiscrepancy(Distance):
         """Squared maximum mean discrepancy."""
         double = self.kernel.double_expectation
         square = double(p, p) - 2 * double(p, q) + double(q, q)
-        return square + jax.lax.stop_gradient(jnp.maximum(-square, 0))  # derivatives also at zero
+        return square + jax.lax.stop_gradient(jnp.maximum(-square, 0))  # keeps derivatives at zero
 
 
 @record
 class Features(Distance, sees_features=True):
     """Distance between the features of two predictions made by `distributions.with_features`.
 
-    With it kernels on predictions look at the features instead of the predicted distributions.
+    Kernels with this distance depend on the features instead of the predicted distributions.
 
     Attributes:
         distance: a distance between features; for dictionaries and other pytrees `Euclidean` adds
@@ -332,7 +329,7 @@ class Features(Distance, sees_features=True):
         return self.distance.squared_in_units(_features(p), _features(q), unit)
 
     def embedding(self, points: PyTree) -> jax.Array | None:
-        """That of the features."""
+        """Embedding of the features."""
         return self.distance.embedding(_features(points))
 
 

@@ -1,4 +1,4 @@
-"""Wasserstein distances of distributions of one family and of mixtures, and optimal transport."""
+"""Wasserstein distances within a family and of mixtures, and optimal transport."""
 
 import dataclasses
 import functools
@@ -31,12 +31,12 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
         tr(S + T − 2 (S^½ T S^½)^½) = min_U ‖L − K U‖_F²    with S = L Lᵀ, T = K Kᵀ,
 
     over orthogonal matrices U. The minimum is at the polar factor U of Kᵀ L. The second form is
-    never negative, remains accurate where S and T are nearly equal, and is zero if they are equal
-    up to rounding. Since U is optimal, the first derivative treats it as a constant.
+    never negative, remains accurate if S and T are nearly equal, and is zero if they are equal up
+    to rounding. The first derivative treats the optimal U as a constant.
 
-    Singular matrices, such as those of linear maps, are regularised by the size of rounding errors,
-    which leaves half of the digits of the distance. Units do not matter: variances from 1 to 1e-10
-    in one matrix leave five digits in float32.
+    Singular matrices are regularised by the size of rounding errors, which leaves half of the
+    digits of the distance. Accuracy does not depend on units: variances from 1 to 1e-10 in one
+    matrix leave five digits in float32.
 
     Args:
         s: S, [d, d].
@@ -298,12 +298,11 @@ class Wasserstein(Distance):
     with the Bures distance of the covariances. For covariances that do not commute, this distance
     does not embed in a Hilbert space, and kernels exp(−W₂^ν) need not be positive semi-definite:
     exp(−W₂² / 2) between four thin normals, with axes 45 degrees apart, has the eigenvalue −0.06.
-    Derivatives are exact; second derivatives with respect to covariances are not.
+    Derivatives are exact.
 
-    For `Ensemble` it is the distance of the empirical distributions,
-    W₂² = m⁻¹ Σ_k (z_(k) − z'_(k))² with the sorted draws; these have to be scalars without
-    weights, equally many on both sides. For two `Mixture`s no formula is known;
-    `MixtureWasserstein` is an upper bound.
+    For `Ensemble` it is the distance of the empirical distributions, W₂² = m⁻¹ Σ_k (z_(k) −
+    z'_(k))² with the sorted draws: scalars without weights, in equal numbers. For two `Mixture`s,
+    use `MixtureWasserstein`, an upper bound.
 
     Cost: the number of parameters. For full covariances about 15 d³ multiplications if d > 2,
     vectorised over the pairs for d ≤ 5; beyond, ten times as slow.
@@ -311,7 +310,7 @@ class Wasserstein(Distance):
     Raises:
         NotImplementedError: if the distance between the two families is not defined.
 
-    References: W21 D.1 (normal), D.2 (Laplace); methods of `calibjax.distances.wasserstein`.
+    References: W21 D.1 (normal), D.2 (Laplace); Bhatia, Jain and Lim (2019) for full covariances.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Normal
@@ -342,7 +341,7 @@ class Wasserstein(Distance):
         return Euclidean().squared_in_units(x, y, math.sqrt(square) * unit)
 
     def embedding(self, points: PyTree) -> jax.Array | None:
-        """The vectors (loc, scale) of independent components, or sorted draws."""
+        """Vectors (loc, scale) of independent components, or sorted draws."""
         rule = _rule(points, points)
         if not isinstance(rule, _Embedded):
             return None
@@ -351,7 +350,7 @@ class Wasserstein(Distance):
 
     @staticmethod
     def register(distribution_type: type, squared: Callable[[Any, Any], jax.Array]) -> None:
-        """Adds a family: `squared(p, q)` is W₂² of two of its members."""
+        """Add a family; `squared(p, q)` is W₂² of two of its members."""
         _squared.register(distribution_type, squared)
 
 
@@ -361,11 +360,10 @@ _PIVOTS_PER_NODE = 50  # random problems need two to five, for 2 to 100 rows and
 def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
     """Smallest cost min_π Σ_ij π_ij cost_ij among π ≥ 0 with marginals `weights_p`, `weights_q`.
 
-    Its gradient with respect to the cost is the optimal plan π, a vertex of the set of plans with
-    at most K + K' − 1 positive entries, and with respect to the weights the dual potentials (minus
-    their weighted mean, because weights are divided by their sum). Where several plans or
-    potentials are optimal, one of them is the subgradient that is returned. Second derivatives are
-    zero.
+    Its gradient with respect to the cost is the optimal plan π, a vertex with at most K + K' − 1
+    positive entries. Its gradient with respect to the weights are the dual potentials (minus their
+    weighted mean, because weights are divided by their sum). If several plans or potentials are
+    optimal, the subgradient is one of them. Second derivatives hold the optimal basis fixed.
 
     Args:
         weights_p: probabilities, [K]; zeros are allowed. Weights are divided by their sum.
@@ -376,10 +374,15 @@ def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
         The cost, a scalar; NaN if weights or costs are not finite, or weights are negative.
 
     Accuracy: the plan is optimal for costs rounded to 2^−t of their range and weights rounded to
-    multiples of 2^−s, zero weights to one such unit (their part of the plan is zero nevertheless).
-    With up to ten weights on each side, t = 57 and s = 52 in float64, and t = s = 25 in float32,
-    where marginals, and the cost relative to the largest cost, are right to 1e-6. With a hundred,
-    t = 54 and s = 52, and t = s = 22 in float32 (2e-5 if most weights are zero).
+    multiples of 2^−s. Zero weights are rounded to one such unit, but their part of the plan is
+    zero. Errors are of marginals, and of the cost relative to the largest cost:
+
+    | weights on each side | dtype | t | s | error |
+    | --- | --- | --- | --- | --- |
+    | up to 10 | float64 | 57 | 52 | |
+    | up to 10 | float32 | 25 | 25 | 1e-6 |
+    | 100 | float64 | 54 | 52 | |
+    | 100 | float32 | 22 | 22 | 2e-5 if most weights are zero |
 
     Cost: about K + K' to 5 (K + K') pivots of (K + K')² operations each, and O((K + K')²) memory;
     5 × 5 problems take some 10 µs each, and 10 × 10 problems 50 µs.
@@ -564,12 +567,12 @@ class MixtureWasserstein(Distance):
     s ≤ 2 no smaller than the Wasserstein distance W_s of the mixtures themselves. The mixtures may
     have different numbers of components.
 
-    **Kernels with it need not be positive semi-definite.** W21 Theorem D.1 says that
-    exp(−λ MW_s^ν) is; its proof uses one coupling for all pairs, and the theorem is false. For
-    the 45 mixtures of two equally likely normal distributions with means and standard deviations
-    in {0, 1, 2} the smallest eigenvalue is −0.39 with λ = 0.5, ν = 2, and −0.04 with λ = 0.1,
-    ν = 1. Estimates and tests are meaningful only with positive semi-definite kernels, such as
-    those of `MaximumMeanDiscrepancy`, which is also cheaper.
+    **Kernels with it need not be positive semi-definite.** W21 Theorem D.1 states that exp(−λ
+    MW_s^ν) is, but the theorem is false: its proof uses one coupling for all pairs. A
+    counterexample are the 45 mixtures of two equally likely normal distributions with means and
+    standard deviations in {0, 1, 2}: with λ = 0.5 and ν = 2 the smallest eigenvalue is −0.39.
+    Estimates and tests need positive semi-definite kernels, such as those with
+    `MaximumMeanDiscrepancy`, which is also cheaper.
 
     Attributes:
         order: s ≥ 1, a number (static: each order is compiled separately).

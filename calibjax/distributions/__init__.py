@@ -5,23 +5,22 @@ leading axis n on every parameter. All formulas are written for one instance and
 `jax.vmap`.
 
 **A distribution of your own** is a subclass of `Distribution` that `calibjax.record` makes a
-pytree. Its parameters are fields `parameter(constraint)`. The constraints determine how parameters
-are checked, and `support` how targets are; see `distributions.constraints`. It has
+pytree. Its parameters are fields `parameter(constraint)`. The constraints determine the checks of
+parameters, and `support` the checks of targets; see `distributions.constraints`. It has
 
 - `sample(key)`: one draw,
-- `log_prob(y)`, `mean()`, `variance()`, and `cdf(y)`, `icdf(level)`, `crps(y)` where they exist
-  (scores and plots use them; estimators and tests do not),
+- `log_prob(y)`, `mean()`, `variance()`, and `cdf(y)`, `icdf(level)`, `crps(y)`, if they exist,
 - `tempered(temperature)` for temperature scaling,
 - the two expectations of each target kernel, registered with
   `calibjax.kernels.expectations.register_expectations`,
-- `distances.Wasserstein.register(Family, squared)` if kernels on predictions use that distance.
+- `distances.Wasserstein.register(Family, squared)` if kernels on predictions use this distance.
 
-Any other frozen dataclass pytree with a method `sample(key)` works, too. Then only the common
+Any other frozen dataclass pytree with a method `sample(key)` can be used. Then only the common
 length of the leading axes and finiteness are checked, unless it has methods `check_values(name)`
-and `check_targets(name, targets)`, which receive a batch and raise `ValueError` or `TypeError`.
-They may return the batch and the targets with invalid traced values replaced by NaN (integers by
-the smallest integer). A family with declared parameters may have them, too: `check_values` then
-checks what constraints cannot say.
+and `check_targets(name, targets)`. These are called on a batch and raise `ValueError` or
+`TypeError`. They may return the batch and the targets with NaN for invalid traced values (the
+smallest integer for integers). In a family with declared parameters, `check_values` adds to the
+constraints.
 
 Parameters and targets may be anything that NumPy reads as real numbers; float16 and bfloat16 are
 converted to float32.

@@ -1,4 +1,4 @@
-"""What the families of distributions have in common: parameters, constraints, sampling."""
+"""Base of the families of distributions: parameters, constraints, sampling."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,28 +16,30 @@ from calibjax.distributions.constraints import Constraint, real
 
 
 class Batch:
-    """What predictions have in common with arrays: their number, and rows that can be taken.
+    """Length and indexing of a batch of predictions, as of an array.
 
     `len(predictions)` is n, `predictions[3]` is one prediction, and `predictions[:10]`,
     `predictions[order]` and `predictions[mask]` are batches, as for an array [n]. Parameters that
-    all predictions share stay as they are. Indices may be traced, except for masks; traced ones
-    that are out of range give NaN.
+    all predictions share do not change. Indices except masks may be traced; traced indices out of
+    range give NaN.
 
     Raises:
-        TypeError: if it is one prediction and no batch.
+        TypeError: for a single prediction.
         IndexError: if the array [n] has no such rows.
     """
 
     def __post_init__(self) -> None:
-        """Turns numbers of Python beside parameters of a batch into a row for each prediction."""
+        """Broadcast Python numbers next to parameters of a batch to a row for each prediction."""
         declared = checks.declared(type(self))
-        given = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
+        parameters = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
         numbers = [
             (key, x, c)
-            for key, x, c in given
+            for key, x, c in parameters
             if isinstance(x, (int, float, np.number)) and not (isinstance(x, bool) or c.axes)
         ]
-        batches = [(x, len(c.axes)) for _, x, c in given if numbers and np.ndim(x) > len(c.axes)]
+        batches = [
+            (x, len(c.axes)) for _, x, c in parameters if numbers and np.ndim(x) > len(c.axes)
+        ]
         for key, x, c in numbers if batches else ():
             array, width = batches[0]
             own = getattr(array, "dtype", None)
@@ -45,7 +47,7 @@ class Batch:
             dtype = int if c.is_integer else own if is_float else jnp.result_type(float)
             shape = np.shape(array)[: np.ndim(array) - width]
             full = np.full if all(isinstance(size, int) for size in shape) else jnp.full
-            object.__setattr__(self, key, full(shape, x, dtype))  # a symbol is for JAX only
+            object.__setattr__(self, key, full(shape, x, dtype))  # symbolic sizes are for JAX only
 
     def __len__(self) -> int:
         leaves: list[Any] = []
@@ -68,9 +70,9 @@ class Batch:
 
 
 def _of_rows(record: Any, function: Callable[[Any], Any], axes: int = 0) -> Any:
-    """A record with a function of each leaf that has a row for each prediction.
+    """Record with a function applied to each leaf that has a row for each prediction.
 
-    These have more axes than one prediction has, which constraints or `axes` of fields say.
+    These leaves have more axes than one prediction, by constraints or `axes` of fields.
     """
     changes = {}
     for key, constraint, extra in checks.declared(type(record)):
@@ -83,7 +85,7 @@ def _of_rows(record: Any, function: Callable[[Any], Any], axes: int = 0) -> Any:
 
 
 class Distribution(Batch):
-    """A predicted distribution, or a batch of n with a leading axis n on every parameter.
+    """Predicted distribution, or a batch of n with a leading axis n on every parameter.
 
     A family is a subclass, made a pytree by `calibjax.record`, whose parameters are fields
     `parameter(constraint)`. Batches and targets are checked against these constraints and
@@ -95,30 +97,30 @@ class Distribution(Batch):
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
     - `tempered(temperature)`: another distribution, see `recalibration.TemperatureScaling`.
 
-    A batch has a length, and is cut as an array [n] is: `predictions[3]`, `predictions[:10]`,
+    A batch has a length, and is indexed like an array [n]: `predictions[3]`, `predictions[:10]`,
     `predictions[mask]`.
     """
 
     support: Any = real  # a Constraint; if it were a ClassVar, no property could override it
 
     def check_targets(self, name: str, targets: Any) -> jax.Array:
-        """Refuses targets of the wrong shape, or outside the support."""
+        """Refuse targets of the wrong shape, or outside the support."""
         return checked_targets(self, name, targets)
 
 
 def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ()) -> jax.Array:
-    """Targets of a batch of declared shape and support, with `more` axes after the first."""
+    """Targets of a batch, of declared shape and support, with `more` axes after the first."""
     support: Constraint | None = getattr(getattr(p, "components", p), "support", None)
     if support is None:
         return checks.finite(name, targets)
     if not (lengths := checks.axis_lengths(p)):
-        got = f"{type(p).__name__} without any; declare them by parameter(constraint)"
+        got = f"{type(p).__name__} without; declare them by parameter(constraint)"
         raise TypeError(f"predictions: expected a class with parameters, got {got}")
     if support.optional:
         axes = *support.axes, *(x for x in support.optional if x in lengths)
         support = dataclasses.replace(support, axes=axes, optional=())
     is_integer = support.is_integer
-    if is_integer is None:  # as the first parameter
+    if is_integer is None:  # integers if the first parameter is
         is_integer = jnp.issubdtype(jax.tree.leaves(p)[0].dtype, jnp.integer)
     checks.an_array(name, targets)
     if is_integer:
@@ -130,13 +132,13 @@ def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ())
 
 
 class Wrapper(Batch):
-    """A prediction with something else.
+    """Prediction with additional data.
 
-    Subclasses are records with a field `distribution`, to which attributes are passed through.
+    Subclasses are records with a field `distribution`, whose attributes they have.
     """
 
     def __getattr__(self, name: str) -> Any:
-        # Existing fields do not get here; they are missing only while Python makes or copies self.
+        # Only called for missing attributes; fields are missing only while self is made or copied.
         is_special = name.startswith("__") and name != "__jax_array__"  # confidences are arrays
         if is_special or name in type(self).__dataclass_fields__:  # pyright: ignore
             raise AttributeError(name)
@@ -148,7 +150,7 @@ DataSet = tuple[Distribution, jax.Array]  # predictions and targets
 
 
 def normalised(weights: jax.Array | None, values: Any) -> jax.Array:
-    """Weights with sum one even if they are rounded; without weights equal ones for the values."""
+    """Weights with sum one even if they are rounded; equal weights for the values by default."""
     if weights is not None:
         return weights / jnp.sum(weights, -1, keepdims=True)
     number = jnp.shape(jax.tree.leaves(values)[0])[0]
@@ -156,7 +158,7 @@ def normalised(weights: jax.Array | None, values: Any) -> jax.Array:
 
 
 class Located(Distribution):
-    """A family whose expectation is its parameter `loc`."""
+    """Family with expectation `loc`."""
 
     loc: jax.Array
 
@@ -166,54 +168,54 @@ class Located(Distribution):
 
 
 class DrawnByInversion(Distribution):
-    """A family whose draws are functions of one uniform number each, `sample_at`.
+    """Family with draws by inversion, `sample_at` of one uniform number.
 
-    For a batch the keys of its draws serve as these numbers, in a fraction of the time. A subclass
-    that has a `sample` of its own is drawn by that.
+    For a batch, the bits of the keys serve as these numbers, which is faster. A `sample` of a
+    subclass takes precedence.
     """
 
     def sample_at(self, level: jax.Array) -> jax.Array:
-        """The draw that belongs to a uniform number in [0, 1)."""
+        """Draw for a uniform number in [0, 1)."""
         raise NotImplementedError
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value, by inversion of the distribution function; n of a batch."""
+        """Draw one value, by inversion of the distribution function; n values for a batch."""
         dtype = floating_dtype(self)
         shape = jax.eval_shape(self.sample_at, jax.ShapeDtypeStruct((), dtype)).shape
         return self.sample_at(jax.random.uniform(key, shape, dtype))
 
 
 def centred(level: jax.Array) -> jax.Array:
-    """Number in (−1, 1) that belongs to a uniform one in [0, 1)."""
+    """Number in (−1, 1) for a uniform number in [0, 1)."""
     return jnp.maximum(2 * level - 1, jnp.finfo(level.dtype).epsneg - 1)
 
 
 class ClassPredictions(Protocol):
-    """Predictions of classes: `Bernoulli`, `Categorical`, mixtures of them, or a user's class."""
+    """Class predictions: `Bernoulli`, `Categorical`, mixtures of them, or a user's class."""
 
     @property
     def class_probs(self) -> jax.Array:
-        """Probabilities of the classes, [m], or [n, m] of a batch."""
+        """Probabilities of the classes, [m], or [n, m] for a batch."""
         ...
 
 
 def has_class_probs(predictions: object) -> bool:
-    """Whether these are predictions of classes, without computing their probabilities."""
+    """Whether these are class predictions, without computing probabilities."""
     inner = getattr(predictions, "components", predictions)  # of mixtures
     return hasattr(type(inner), "class_probs") or hasattr(inner, "class_probs")
 
 
 @checked(needs=("sample",))
 def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
-    """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
+    """Draw one target from each prediction of a batch: y_i ~ p_i, independently.
 
     Args:
         key: a JAX random key.
         predictions: a batch of n distributions.
 
     Returns:
-        The targets, [n] or [n, d]; where traced parameters are invalid, NaN, or the smallest
-        integer, which estimators and tests treat as NaN.
+        The targets, [n] or [n, d]. Invalid traced parameters give NaN, or the smallest integer,
+        which estimators and tests treat as NaN.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -230,7 +232,7 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     targets = draw(key, predictions)
     if checks.is_concrete(predictions):
         return targets
-    # Counts and labels cannot be NaN; the smallest integer stands for it.
+    # The smallest integer represents NaN of counts and labels.
     return checks.nan_rows(checks.missing_rows(predictions), targets)
 
 
@@ -240,11 +242,11 @@ def check_draws(predictions: Distribution, targets: jax.Array) -> None:
     drawn = _drawn.eval_shape(predictions)
     shapes, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if shapes != expected:
-        of_targets = f"draws of the shape of the targets, {expected} for the whole batch"
+        of_targets = f"draws with the shape of the targets, {expected} for the batch"
         raise ValueError(f"predictions.sample: expected {of_targets}, got {shapes}")
 
 
-@jax.jit  # whose shapes are kept
+@jax.jit  # caches shapes
 def _drawn(predictions: Distribution) -> jax.Array:
     return draw(jax.random.key(0), predictions)
 
@@ -257,7 +259,7 @@ def draw(key: jax.Array, predictions: Distribution) -> jax.Array:
 
 
 def draw_each(keys: jax.Array, predictions: Distribution) -> jax.Array:
-    """One target from each prediction, for random keys [n] of which none is used elsewhere."""
+    """One target from each prediction, for random keys [n] that are not used elsewhere."""
     drawn: Any = predictions
     if getattr(drawn.sample, "__func__", None) is not DrawnByInversion.sample:
         return jax.vmap(lambda p, k: p.sample(k))(drawn, keys)
@@ -266,7 +268,7 @@ def draw_each(keys: jax.Array, predictions: Distribution) -> jax.Array:
 
 
 def _uniform(keys: jax.Array, dtype: DTypeLike) -> jax.Array:
-    """A uniform number in [0, 1) for each key, [n]: its own bits, which are random as they are."""
+    """Uniform number in [0, 1) from the random bits of each key, [n]."""
     words = jax.random.key_data(keys)
     bits = words[..., 0]
     if jnp.finfo(dtype).bits == 64:

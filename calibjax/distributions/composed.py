@@ -1,4 +1,4 @@
-"""Distributions made of others: mixtures, recalibrated ones, and ones with features."""
+"""Composed distributions: mixtures, recalibrated distributions, and distributions with features."""
 
 import dataclasses
 import functools
@@ -63,7 +63,7 @@ class Mixture(Distribution):
         return arithmetic.tensordot(self.mixing_probs, values, 1)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws a component, and one value from it."""
+        """Draw a component, and one value from it."""
         index_key, value_key = jax.random.split(key)
         index = Categorical(self.mixing_probs).sample(index_key)
         return jax.tree.map(lambda leaf: leaf[index], self.components).sample(value_key)
@@ -72,7 +72,7 @@ class Mixture(Distribution):
         """Log-density (or log-probability) at y."""
         log_probs = jax.vmap(lambda p: p.log_prob(y))(self.components)
         weights = self.mixing_probs.reshape(-1, *(1 for _ in log_probs.shape[1:]))
-        # Components without weight have derivatives by it, which `logsumexp` leaves out.
+        # Unlike `logsumexp`, keeps derivatives by weights of zero.
         largest = jnp.max(log_probs, 0, where=weights > 0, initial=-jnp.inf)
         largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
         log_probs = jnp.where(weights == 0, jnp.minimum(log_probs, largest + 80), log_probs)
@@ -95,8 +95,8 @@ class Mixture(Distribution):
         """Smallest value y with cdf(y) ≥ level, by bisection to machine precision.
 
         It lies between the smallest and the largest quantile of components with positive weight.
-        Derivatives are those of the function that cdf(y) = level defines implicitly; discrete
-        components have none. Cost: 64 (float32: 32) evaluations of the cdf.
+        Derivatives are implicit, from cdf(y) = level; discrete components have none. Cost: 64
+        (float32: 32) evaluations of the cdf.
         """
         level = jnp.asarray(level, floating_dtype(self))
         is_smooth = hasattr(self.components, "log_prob") and jnp.issubdtype(
@@ -127,7 +127,7 @@ class Mixture(Distribution):
         return dataclasses.replace(self, components=components)
 
     def check_values(self, name: str) -> None:
-        """Refuses components that are no distributions, and none."""
+        """Refuse components that are missing or not distributions."""
         if not checks.is_distribution(self.components):
             got = checks.described(self.components)
             expected = "distributions such as distributions.Normal"
@@ -156,31 +156,30 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 @record
 class Recalibrated(Distribution):
-    """Prediction p of a number of which the probability integral transform is not uniform.
+    """Distribution of a scalar with its CDF composed with a recalibration map.
 
-    If F is the distribution function of p, and G that of F(Y), that of Y is G(F(y)):
+    With the distribution function F of p, and G of F(Y):
 
         cdf(y) = G(F(y)),   icdf(u) = F⁻¹(G⁻¹(u)),   log_prob(y) = log p(y) + log G'(F(y)).
 
-    `recalibration` makes such predictions; they are distributions like any other, also for another
-    recalibration. The moments are integrals over their quantiles by a Gauss-Legendre rule with 2·64
-    nodes between the normal scores ±8.2 (float32: ±5.2), and so is the CRPS, which is split at y.
-    The rules are exact up to rounding where quantiles are smooth functions of the normal score,
-    to about 10⁻³ where G is piecewise linear; they leave out the tails beyond, which count for
-    predictions with very heavy ones.
+    `recalibration` returns such predictions. Moments, and the CRPS (split at y), are integrals over
+    quantiles by a Gauss–Legendre rule with 2·64 nodes between the normal scores ±8.2 (float32:
+    ±5.2). They are exact up to rounding if quantiles are smooth functions of the normal score, and
+    to about 10⁻³ if G is piecewise linear. The tails beyond are left out, which matters for very
+    heavy tails.
 
     Attributes:
         distribution: p, a continuous distribution of a number, or a batch, with `cdf`, `icdf` and
             `log_prob`.
-        map: the distribution of F(Y) on [0, 1]: a record with methods `cdf(level)`, `icdf(level)`
-            and `log_prob(level)`, such as a `Beta`, or a batch with a leading axis n on every
+        map: distribution of F(Y) on [0, 1]: a record with methods `cdf(level)`, `icdf(level)` and
+            `log_prob(level)`, such as a `Beta`, or a batch with a leading axis n on every
             parameter.
 
     Raises:
         TypeError: when it is passed to a function, if the distribution is not continuous, or a
             method is missing.
 
-    Cost: that of the distribution and the map; 128 quantiles for moments and the CRPS.
+    Cost: the distribution and the map; 128 quantiles for moments and the CRPS.
 
     References: Gneiting and Ranjan (2013), Combining predictive distributions, §3; Kuleshov,
     Fenner and Ermon (2018), Accurate uncertainties for deep learning using calibrated regression.
@@ -198,7 +197,7 @@ class Recalibrated(Distribution):
 
     @property
     def support(self) -> Constraint:
-        """That of the distribution."""
+        """Support of the distribution."""
         return getattr(self.distribution, "support", real)
 
     def sample(self, key: jax.Array) -> jax.Array:
@@ -208,7 +207,7 @@ class Recalibrated(Distribution):
         return self.icdf(jax.random.uniform(key, (), dtype, minval=least))
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density at y; beyond the last digit of levels that of the map is constant."""
+        """Log-density at y; the density of the map is constant beyond the last digit of levels."""
         p = self.distribution
         level = p.cdf(y)
         last = jnp.finfo(level.dtype).eps
@@ -219,13 +218,13 @@ class Recalibrated(Distribution):
         return self.map.cdf(self.distribution.cdf(y))
 
     def icdf(self, level: ArrayLike) -> jax.Array:
-        """Value y with cdf(y) = level; derivatives are those of this equation."""
+        """Value y with cdf(y) = level; derivatives are implicit."""
         return _quantile_behind_map(self, jnp.asarray(level, floating_dtype(self)))
 
     def _solve(self, level: jax.Array) -> jax.Array:
         inner = self.map.icdf(level)
         info = jnp.finfo(inner.dtype)
-        # Levels between 0 and 1 have finite quantiles, also where the map rounds to its ends.
+        # Levels between 0 and 1 have finite quantiles, even if the map rounds to its ends.
         is_inside = (level > 0) & (level < 1)
         inner = jnp.where(is_inside, jnp.clip(inner, info.tiny, 1 - info.epsneg), inner)
         return self.distribution.icdf(inner)
@@ -255,7 +254,7 @@ class Recalibrated(Distribution):
         return total
 
     def tempered(self, temperature: jax.Array) -> "Recalibrated":
-        """The same map of the distribution at temperature T: a convention."""
+        """The map with the distribution at temperature T: a convention."""
         distribution = self.distribution.tempered(temperature)
         return dataclasses.replace(self, distribution=distribution)
 
@@ -263,14 +262,14 @@ class Recalibrated(Distribution):
         return jax.vmap(self.icdf)(ndtr(scores))
 
     def _atoms(self) -> tuple[jax.Array, jax.Array]:
-        """Weights and quantiles with which expectations are computed."""
+        """Weights and quantiles for expectations."""
         end = _end(floating_dtype(self.distribution))
         rules = _rule(-end, jnp.zeros_like(end)), _rule(jnp.zeros_like(end), end)
         points, weights = (jnp.concatenate(parts) for parts in zip(*rules, strict=True))
         return weights / jnp.sum(weights), self._quantiles(points)
 
     def check_values(self, name: str) -> None:
-        """Refuses all but continuous distributions of numbers, and maps without methods."""
+        """Refuse other than continuous distributions of numbers, and maps without methods."""
         check_continuous(f"{name}.distribution", self.distribution)
         for method in ("cdf", "icdf", "log_prob"):
             checks.method(f"{name}.map", self.map, method)
@@ -280,7 +279,7 @@ _quantile_behind_map = implicit_quantile(Recalibrated._solve)
 
 
 def check_continuous(name: str, predictions: Distribution) -> None:
-    """Refuses all but continuous distributions of numbers with the methods that are needed."""
+    """Refuse other than continuous distributions of numbers with the required methods."""
     support = getattr(predictions, "support", real)
     is_number = not support.axes and not support.is_integer and not has_class_probs(predictions)
     needed = ("cdf", "icdf", "log_prob")
@@ -304,11 +303,11 @@ def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @record
 class WithFeatures(Wrapper):
-    """A prediction together with features, made by `with_features`.
+    """Prediction with features, made by `with_features`.
 
-    The distance `calibjax.distances.Features` sees the features. Everything else sees the
-    distribution: other distances, target kernels, scores, and attributes such as `log_prob`, `mean`
-    or the parameters, which are passed through.
+    Only the distance `calibjax.distances.Features` uses the features. Other distances, target
+    kernels, scores, and attributes such as `log_prob`, `mean` or the parameters are those of the
+    distribution.
 
     Attributes:
         distribution: the distribution.
@@ -325,22 +324,22 @@ class WithFeatures(Wrapper):
 
 @checked
 def with_features(predictions: Any, features: PyTree) -> PyTree:
-    """Predictions that carry features, so that kernels on predictions can look at these.
+    """Predictions with features for kernels on predictions.
 
     With the distance `calibjax.distances.Features` in the kernel on predictions, tests and
-    estimators ask for more than calibration: that the predictions are right *given the features*,
-    Y | X ~ P_X. A posterior that equals the prior for all data is calibrated, and still wrong given
-    the data. For a kernel on both use a product of kernels.
+    estimators assess calibration *conditional on the features*, Y | X ~ P_X. For example, a
+    posterior that equals the prior for all data is calibrated, but not conditionally. For a kernel
+    on both use a product of kernels.
 
-    All functions of `calibjax` take the result in place of the predictions; lenses and
-    recalibration keep the features.
+    All functions of `calibjax` take the result instead of the predictions; lenses and recalibration
+    keep the features.
 
     Args:
         predictions: batch of n distributions of any family.
         features: [n, d], [n], or any pytree of arrays with leading axis n.
 
     Returns:
-        The predictions with their features, a `WithFeatures`.
+        The predictions with features, a `WithFeatures`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -367,7 +366,7 @@ def with_features(predictions: Any, features: PyTree) -> PyTree:
     """
     distribution = bare(predictions, MonteCarlo)
     if isinstance(distribution, WithFeatures):
-        expected = "predictions without features, got some that have them"
+        expected = "predictions without features, got some with features"
         raise ValueError(f"predictions: expected {expected}; pass all features in one dictionary")
     if distribution is not predictions:  # kernels see the distribution
         inner = WithFeatures(distribution, features)
@@ -376,14 +375,14 @@ def with_features(predictions: Any, features: PyTree) -> PyTree:
 
 
 def like(original: object, predictions: Any) -> Any:
-    """New predictions with the features of the original ones, if these have any."""
+    """New predictions with the features of the original ones, if any."""
     original = bare(original, MonteCarlo)
     has_any = isinstance(original, WithFeatures)
     return WithFeatures(predictions, original.features) if has_any else predictions
 
 
 def bare(p: object, kind: type[Wrapper] = WithFeatures) -> Any:
-    """A prediction without its features; without draws for `MonteCarlo`, both for `Wrapper`."""
+    """Prediction without features; without draws for `MonteCarlo`, without both for `Wrapper`."""
     while isinstance(p, kind):
         p = p.distribution
     return p

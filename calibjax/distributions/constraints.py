@@ -2,10 +2,10 @@
 
 `real`, `positive`, `nonnegative`, `unit_interval` and `interval(low, high)` constrain numbers,
 `simplex` vectors of probabilities, `positive_definite` matrices, `nonnegative_integer` and
-`labels(num_classes)` integers, named as in numpyro. `constraint.with_axes("d")` constrains
-vectors of such values: axes of the same name have the same length in all parameters of a
-distribution. A `Constraint` of your own has a function `check(name, values)` that refuses invalid
-values, and replaces them by NaN if they are traced.
+`labels(num_classes)` integers, named as in numpyro. `constraint.with_axes("d")` constrains vectors
+of such values; axes with one name have one length in all parameters of a distribution. A
+`Constraint` of your own has a function `check(name, values)` that refuses invalid values, and
+replaces traced ones by NaN.
 """
 
 import dataclasses
@@ -34,17 +34,16 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """Which values a parameter or a target may take.
+    """Constraint of the values of a parameter or a target.
 
     Attributes:
-        words: description of these values in error messages and the documentation.
+        words: description of the values in error messages and the documentation.
         check: (name, array) → the array; refuses other values, or replaces traced ones by NaN.
-        axes: names of the axes of one value, empty for scalars. Axes of the same name have the
-            same length.
+        axes: names of the axes of one value, empty for scalars. Axes with one name have one length.
         min_size: smallest length of the last of these axes.
         is_integer: whether the values are integers; None if they may be either.
-        optional: names of axes that come last, where they are there.
-        advice: what to do with values of another shape.
+        optional: names of optional last axes.
+        advice: hint for values of another shape.
     """
 
     words: str
@@ -56,7 +55,7 @@ class Constraint:
     advice: str = ""
 
     def with_axes(self, *axes: str, min_size: int = 1, advice: str = "") -> "Constraint":
-        """The constraint of an array of such values."""
+        """Constraint of an array of such values."""
         return dataclasses.replace(self, axes=axes, min_size=min_size, advice=advice)
 
 

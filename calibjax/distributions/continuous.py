@@ -54,7 +54,7 @@ class Laplace(Located, DrawnByInversion):
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
         z = ratio(y - self.loc, self.scale)
-        tail = 0.5 * jnp.exp(-jnp.abs(z))  # which cannot overflow: gradients are finite
+        tail = 0.5 * jnp.exp(-jnp.abs(z))  # cannot overflow: gradients are finite
         return jnp.where(z < 0, tail, 1 - tail)
 
     def icdf(self, level: jax.Array) -> jax.Array:
@@ -77,7 +77,7 @@ class Laplace(Located, DrawnByInversion):
 class Logistic(Located, DrawnByInversion):
     """Univariate logistic distribution with the distribution function 1 / (1 + e^(−z)).
 
-    Here z = (y − loc) / scale. Its powers are not logistic, so that it has no `tempered`.
+    Here z = (y − loc) / scale. Its powers are not logistic, so it has no `tempered`.
 
     Attributes:
         loc: mean; scalar, or [n] for a batch.
@@ -111,7 +111,7 @@ class Logistic(Located, DrawnByInversion):
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""
-        level = jnp.asarray(level)  # not by JAX's `logit`, which refuses NumPy's arrays under vmap
+        level = jnp.asarray(level)  # JAX's `logit` refuses NumPy arrays under vmap
         return self.loc + self.scale * jnp.log(level / (1 - level))
 
     def crps(self, y: jax.Array) -> jax.Array:
@@ -121,7 +121,7 @@ class Logistic(Located, DrawnByInversion):
 
 
 class _Symmetric(Distribution):
-    """A family loc + scale Z whose Z has a symmetric density."""
+    """Family loc + scale Z with a symmetric density of Z."""
 
     loc: jax.Array
     scale: jax.Array
@@ -139,7 +139,7 @@ class _Symmetric(Distribution):
         return jnp.where(z == 0, tangent, jnp.where(central < 0.5, near, far))
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Value y with cdf(y) = level; not differentiable."""
+        """Value y with cdf(y) = level; its derivatives are returned as zero."""
         return self.loc + self.scale * special.symmetric_quantile(self._shares, level, self.scale)
 
 
@@ -164,7 +164,7 @@ class StudentT(_Symmetric):
     scale: jax.Array = parameter(positive)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
+        """Draw one value."""
         dtype = jnp.result_type(self.df, self.loc, self.scale)
         return self.loc + self.scale * jax.random.t(key, self.df, jnp.shape(self.df), dtype)
 
@@ -175,7 +175,7 @@ class StudentT(_Symmetric):
         return constant - (b + 0.5) * self._growth(z)
 
     def _growth(self, z: jax.Array) -> jax.Array:
-        """log(1 + z² / df), also where the square overflows."""
+        """log(1 + z² / df), even if the square overflows."""
         distance = jnp.abs(z) / jnp.sqrt(self.df)
         is_far = distance > 1
         far = jnp.where(is_far, distance, 1)
@@ -212,8 +212,8 @@ class StudentT(_Symmetric):
         """Probabilities of |Z| ≤ z and of |Z| > z for standardised values, z ≥ 0."""
         distance = z / jnp.sqrt(self.df)
         is_far = distance > 1
-        # Squares of what is farther away underflow: there the tail is a power, and near zero the
-        # probability is proportional to z.
+        # Beyond, squares underflow: the tail is a power, and near zero the probability is
+        # proportional to z.
         farthest = float(jnp.finfo(distance.dtype).eps) ** -0.75
         inner = jnp.clip(distance, 1 / farthest, farthest)
         square = jnp.square(jnp.where(is_far, 1 / inner, inner))
@@ -234,7 +234,7 @@ class StudentT(_Symmetric):
         return dataclasses.replace(self, df=df, scale=self.scale * jnp.sqrt(self.df / df))
 
 
-_NEAR = 0.1  # below, the series replaces gammainc, in which powers of x underflow
+_NEAR = 0.1  # below, a series replaces gammainc, in which powers of x underflow
 
 
 def _series(share: jax.Array, x: jax.Array) -> jax.Array:
@@ -272,7 +272,7 @@ class GeneralizedNormal(_Symmetric, Located):
         return jnp.where(z == 0, 0, absolute(jnp.where(z == 0, 1, z)) ** self.power)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value, from the logarithm of a gamma variable, which does not underflow."""
+        """Draw one value, from the logarithm of a gamma variable, which does not underflow."""
         dtype = jnp.result_type(self.loc, self.scale, self.power)
         sign_key, key = jax.random.split(key)
         log_gamma = jax.random.loggamma(key, 1 / self.power, jnp.shape(self.loc), dtype)
@@ -325,7 +325,7 @@ class Gamma(Distribution):
     rate: jax.Array = parameter(positive)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value."""
+        """Draw one value."""
         dtype = jnp.result_type(self.concentration, self.rate)
         draw = jax.random.gamma(key, self.concentration, jnp.shape(self.concentration), dtype)
         return draw / self.rate
@@ -362,7 +362,7 @@ class Gamma(Distribution):
         return special.incomplete_gamma(self.concentration, jnp.maximum(self.rate * y, 0))[0]
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
+        """Smallest floating-point number y with cdf(y) ≥ level; derivatives are zero."""
         dtype = jnp.result_type(self.concentration, self.rate)
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, dtype), self.rate)
         inner = jnp.clip(level, 0, 1)
@@ -379,7 +379,7 @@ class Gamma(Distribution):
         step = jnp.where(x > 0, jnp.exp(special.log_poisson_density(k, inner)), 0)
         spread = jnp.exp(log_gamma_step(k)) / jnp.sqrt(math.pi * k)
         many = (x / k - 1) * central + 2 * step - spread
-        # For small k almost nothing is left of one minus `spread`, nor of P(k, x) − `step`.
+        # For small k, 1 − `spread` and P(k, x) − `step` cancel.
         few = jnp.where(k > 1, 1, k)  # a minimum has half the derivative at one
         rest = -jnp.expm1(-few * special.log_gamma_steps_apart(jnp.full_like(k, 0.5), few))
         score = jnp.where(k > 1, many, x / k * central - 2 * gammainc(few + 1, x) + rest)
@@ -447,8 +447,8 @@ class LogNormal(DrawnByInversion):
         # The partial mean of the values below y, and half the mean difference of two draws.
         below = jnp.where(y > 0, ndtr(z - scale), 0) - ndtr(-scale / math.sqrt(2))
         wide = y * (2 * self.cdf(y) - 1) - 2 * self.mean() * below
-        # Small scales leave nothing of these differences: y − mean, the probability of the interval
-        # from z − scale to z, and the mean difference are as small as the result.
+        # For small scales these differences cancel; y − mean, the probability of the interval from
+        # z − scale to z, and the mean difference are of the size of the result.
         narrow, mean = jnp.where(scale < 1, scale, 0), self.mean()
         points = z[..., None] - narrow[..., None] * jnp.asarray(_SHARES, z.dtype)
         between = narrow * jnp.sum(jnp.asarray(_WEIGHTS, z.dtype) * norm.pdf(points), -1)
@@ -468,10 +468,13 @@ class LogNormal(DrawnByInversion):
 class Beta(Distribution):
     """Beta distribution of a proportion in [0, 1], density ∝ y^(alpha − 1) (1 − y)^(beta − 1).
 
-    Draws are rounded to floating-point numbers, and for small parameters many are exactly 0 or 1;
-    so the targets are proportions in the closed interval [0, 1]. For parameters from 0.01 to 1e4,
-    absolute errors of log-densities are about 2e-14 in float64 and 6e-6 in float32, those of the
-    distribution function at most 2e-13 and 1e-4 (mostly 1e-6).
+    Draws are rounded: for small parameters many are exactly 0 or 1, so the targets are proportions
+    in the closed interval [0, 1]. For parameters from 0.01 to 1e4, absolute errors are:
+
+    | | float64 | float32 |
+    | --- | --- | --- |
+    | log-density | 2e-14 | 6e-6 |
+    | distribution function | 2e-13 | 1e-4 (mostly 1e-6) |
 
     Attributes:
         alpha: first parameter, positive; scalar, or [n] for a batch.
@@ -493,7 +496,7 @@ class Beta(Distribution):
         return jnp.broadcast_arrays(*(jnp.asarray(x, dtype) for x in (self.alpha, self.beta, y)))
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one proportion, from logarithms of gamma variables."""
+        """Draw one proportion, from logarithms of gamma variables."""
         dtype = jnp.result_type(self.alpha, self.beta)
         return jax.random.beta(key, self.alpha, self.beta, jnp.shape(self.alpha), dtype)
 
@@ -521,7 +524,7 @@ class Beta(Distribution):
         return jnp.where(is_inside, incomplete_beta(alpha, beta, inner, 1 - inner)[0], y >= 1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
+        """Smallest floating-point number y with cdf(y) ≥ level; derivatives are zero."""
         return special.inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
 
     def crps(self, y: jax.Array) -> jax.Array:
@@ -538,7 +541,7 @@ class Beta(Distribution):
         density = jnp.exp(log_beta_density(alpha, beta, point, rest))
         density = jnp.where(is_inside, point * rest * density, 0)
         other = beta / total
-        excess = y * other - (1 - y) * mean  # y - mean, also where the mean is rounded to 1
+        excess = y * other - (1 - y) * mean  # y - mean, even if the mean rounds to 1
         distance = excess * (2 * self.cdf(y) - 1) + 2 * density / total
         # B(2a, 2b) / B(a, b)², from densities at the mean
         ratio = 2 * log_beta_density(alpha, beta, mean, other)
@@ -554,7 +557,7 @@ class Beta(Distribution):
 class Uniform(DrawnByInversion):
     """Uniform distribution on the interval [low, high].
 
-    Targets may lie outside: then the prediction is wrong, but not necessarily the data.
+    Targets may lie outside.
 
     Attributes:
         low: lower end; scalar, or [n] for a batch.
@@ -607,7 +610,7 @@ class Uniform(DrawnByInversion):
         return self
 
     def check_values(self, name: str) -> "Uniform":
-        """Refuses empty intervals."""
+        """Refuse empty intervals."""
         width = checks.positive(f"{name}.high - low", self.high - self.low)
         if checks.is_concrete(width):
             return self

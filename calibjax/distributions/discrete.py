@@ -1,4 +1,4 @@
-"""Distributions of class labels 0, 1, ..., m − 1, of their probabilities, and of counts."""
+"""Distributions of class labels 0, 1, ..., m − 1, of class probabilities, and of counts."""
 
 import contextlib
 import dataclasses
@@ -19,15 +19,15 @@ from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution, DrawnByInversion
 from calibjax.distributions.constraints import Constraint, interval, labels, positive, simplex
 
-_UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
+_UNDERFLOW = -800.0  # smaller exponents are left out: derivatives would be 0 / 0
 
 
 class _OfClasses(DrawnByInversion):
-    """A family of labels 0, ..., m − 1 with probabilities `class_probs`."""
+    """Family of labels 0, ..., m − 1 with probabilities `class_probs`."""
 
     @property
     def support(self) -> Constraint:
-        """The labels 0, ..., m − 1."""
+        """Labels 0, ..., m − 1."""
         return labels(jnp.shape(jax.tree.leaves(self)[0])[-1])
 
     @property
@@ -36,7 +36,7 @@ class _OfClasses(DrawnByInversion):
         raise NotImplementedError
 
     def sample_at(self, level: jax.Array) -> jax.Array:
-        """The label that belongs to a uniform number in [0, 1)."""
+        """Label for a uniform number in [0, 1)."""
         return self.icdf(level * jnp.sum(self.class_probs, -1))
 
     def mean(self) -> jax.Array:
@@ -52,12 +52,12 @@ class _OfClasses(DrawnByInversion):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest label y of positive probability with cdf(y) ≥ level.
 
-        Wrong probabilities, NaN or negative, and levels that are NaN give the smallest integer.
+        Negative or NaN probabilities, and NaN levels, give the smallest integer.
         """
         probs = self.class_probs
         below = jnp.cumsum(probs, -1) < jnp.asarray(level)[..., None]
         label = jnp.sum(below, -1)
-        # Rounding errors of the sums may lead past the last class, or to a first class with
+        # Rounding errors of the sums may select a class past the last, or a first class of
         # probability zero.
         possible = probs > 0
         last = jnp.shape(probs)[-1] - 1 - jnp.argmax(possible[..., ::-1], -1)
@@ -71,10 +71,9 @@ class Categorical(_OfClasses):
     """Distribution of a class label 0, ..., m − 1.
 
     Attributes:
-        probs: class probabilities, [m], or [n, m] for a batch; logits go into `CategoricalLogits`.
-        log_probs: their logarithms, of the same shape, where these are known better than `probs`
-            says: functions fill them in for float64 arrays of NumPy that JAX will cast to float32.
-            None without.
+        probs: class probabilities, [m], or [n, m] for a batch; for logits use `CategoricalLogits`.
+        log_probs: logarithms of higher precision than `probs`, of the same shape, or None.
+            Functions fill them in for float64 NumPy arrays that JAX casts to float32.
 
     >>> import jax.numpy as jnp
     >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
@@ -107,7 +106,7 @@ class Categorical(_OfClasses):
         return self.probs
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        """Log-probability of label y: −inf for probability zero, NaN for labels out of range."""
         if self.log_probs is None:
             return jnp.log(_at_label(self.probs, y))
         return _at_label(self._logs(), y)
@@ -115,7 +114,7 @@ class Categorical(_OfClasses):
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
         logs = self._logs()
-        # The largest exponent is zero, so that nothing overflows; the shift cancels.
+        # The largest exponent is zero: nothing overflows; the shift cancels.
         logs = logs - lax.stop_gradient(jnp.max(logs, -1, keepdims=True))
         is_possible = logs > -jnp.inf
         logs = jnp.where(is_possible, logs, 0)
@@ -133,10 +132,10 @@ def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
     expected = "logits below inf, and one above -inf in each row"
     logits = checks.satisfying(name, logits, right, expected)
     if checks.is_concrete(logits):
-        with contextlib.suppress(ValueError):  # which stay known while something else is traced
+        with contextlib.suppress(ValueError):  # keeps them concrete under a trace
             checks.simplex(name, np.asarray(logits))
             warnings.warn(
-                f"{name}: all rows are probabilities, which sum to one; they belong into "
+                f"{name}: all rows are probabilities, which sum to one; pass them to "
                 "distributions.Categorical(probs), or jnp.log(probs) here",
                 stacklevel=2,
             )
@@ -147,8 +146,8 @@ def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
 class CategoricalLogits(_OfClasses):
     """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
 
-    For estimators and tests it is the same as the `Categorical` with probabilities softmax(logits).
-    Functions of log-probabilities stay exact where probabilities underflow:
+    For estimators and tests it equals the `Categorical` with probabilities softmax(logits).
+    Functions of log-probabilities stay accurate if probabilities underflow:
     `scores.negative_log_likelihood`, and `recalibration.TemperatureScaling` of networks.
 
     Attributes:
@@ -175,7 +174,7 @@ class CategoricalLogits(_OfClasses):
     def tempered(self, temperature: jax.Array) -> "CategoricalLogits":
         """Logits divided by T, shifted so that the largest is zero."""
         logits = jnp.asarray(self.logits)
-        # Without the shift, which cancels, low temperatures would give differences of infinities.
+        # The shift cancels; without it low temperatures would give differences of infinities.
         shifted = logits - lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
         is_possible = shifted > -jnp.inf
         moved = jnp.where(is_possible, shifted, 0) / _divisor(temperature)
@@ -183,15 +182,15 @@ class CategoricalLogits(_OfClasses):
 
 
 def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
-    """The entry for label y on the last axis, NaN for labels out of range."""
+    """Entry for label y on the last axis, NaN for labels out of range."""
     index = jnp.where(jnp.asarray(y) < 0, jnp.shape(values)[-1], y)[..., None]
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
 def _agree(log_probs: jax.Array, probs: jax.Array) -> jax.Array:
-    """Whether these are logarithms of these probabilities, up to their rounding.
+    """Whether these are logarithms of these probabilities, up to rounding.
 
-    They are not where somebody has replaced the probabilities alone.
+    They are not if only the probabilities were replaced.
     """
     limits = jnp.finfo(probs.dtype)
     digits = 1 - jnp.maximum(log_probs, -1e3)
@@ -200,9 +199,9 @@ def _agree(log_probs: jax.Array, probs: jax.Array) -> jax.Array:
 
 
 def _divisor(temperature: jax.Array) -> jax.Array:
-    """The temperature, bounded from below where only the largest probabilities remain anyway.
+    """Temperature, bounded below where only the largest probabilities remain.
 
-    Below, the derivative, which contains 1 / T², would be zero times infinity.
+    Otherwise derivatives, with 1 / T², would be zero times infinity.
     """
     return jnp.maximum(temperature, 1e-4 * jnp.finfo(temperature.dtype).eps)
 
@@ -215,15 +214,14 @@ def _logs_of_both(probs: np.ndarray) -> np.ndarray:
 class Bernoulli(_OfClasses):
     """Distribution of a label 0 or 1.
 
-    Estimators and tests give exactly the numbers of the two-class `Categorical`; only
-    `estimators.UniformBins` treats probabilities on the edge of a bin differently. `np.asarray`
-    and JAX functions turn it into the array of probabilities, so that it can be passed on as
-    confidences.
+    Estimators and tests give the results of the two-class `Categorical`; only
+    `estimators.UniformBins` treats probabilities on the edge of a bin differently. `np.asarray` and
+    JAX functions convert it to the array of probabilities, for use as confidences.
 
     Attributes:
         probs: probability of label 1; scalar, or [n] for a batch.
-        log_probs: logarithms of the probabilities of both classes, [2] or [n, 2], where these are
-            known better than `probs` says, see `Categorical`. None without.
+        log_probs: logarithms of the probabilities of both classes, [2] or [n, 2], or None; see
+            `Categorical`.
 
     >>> import jax.numpy as jnp
     >>> p = Bernoulli(probs=jnp.array(0.25))
@@ -233,12 +231,12 @@ class Bernoulli(_OfClasses):
 
     @property
     def support(self) -> Constraint:
-        """The labels 0 and 1."""
+        """Labels 0 and 1."""
         return labels(2)
 
     @classmethod
     def of_log_odds(cls, log_odds: jax.Array) -> "Bernoulli":
-        """The distribution with these log-odds of label 1, whose logarithms do not underflow."""
+        """Distribution with these log-odds of label 1; logarithms do not underflow."""
         logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
         return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
 
@@ -266,7 +264,7 @@ class Bernoulli(_OfClasses):
         return jnp.stack([1 - probs, probs], -1)
 
     def _with_both(self) -> Categorical:
-        """The same as a `Categorical`, with the logarithms of both probabilities if known."""
+        """Two-class `Categorical`, with the logarithms of both probabilities if known."""
         if self.log_probs is None:
             return Categorical(self.class_probs)
         probs = jnp.asarray(self.probs)
@@ -277,7 +275,7 @@ class Bernoulli(_OfClasses):
         return Categorical(jnp.exp(logs), log_probs=logs)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        """Log-probability of label y: −inf for probability zero, NaN for labels out of range."""
         if self.log_probs is not None:
             return self._with_both().log_prob(y)
         is_one, is_zero = jnp.equal(y, 1), jnp.equal(y, 0)
@@ -303,8 +301,8 @@ class Bernoulli(_OfClasses):
 class Dirichlet(Distribution):
     """Dirichlet distribution on the simplex, density ∝ Π_k y_k^(concentration_k − 1).
 
-    As for `Beta`, the targets are points of the closed simplex. The expectations of target
-    kernels have no closed form: `distributions.monte_carlo` estimates them.
+    As for `Beta`, the targets are points of the closed simplex. Expectations of target kernels have
+    no closed form; use `distributions.monte_carlo`.
 
     Attributes:
         concentration: positive, [d], or [n, d] for a batch; d ≥ 2.
@@ -320,12 +318,12 @@ class Dirichlet(Distribution):
     concentration: jax.Array = parameter(positive.with_axes("d", min_size=2))
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one point [d], from logarithms of gamma variables, which do not underflow."""
+        """Draw one point [d], from logarithms of gamma variables, which do not underflow."""
         dtype = jnp.result_type(self.concentration)
         return jax.random.dirichlet(key, self.concentration, dtype=dtype)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-density at y, [d]; its limit where a coordinate is zero, NaN if there is none."""
+        """Log-density at y, [d]; the limit if a coordinate is zero, NaN without a limit."""
         return special.log_dirichlet_density(jnp.asarray(self.concentration), y)
 
     def mean(self) -> jax.Array:
@@ -336,7 +334,7 @@ class Dirichlet(Distribution):
         """Variance of each coordinate, [d]."""
         concentration = jnp.asarray(self.concentration)
         total = jnp.sum(concentration, -1, keepdims=True)
-        # The sum of the others. As a difference it has no digits beside a large coordinate.
+        # Sum of the others; a difference would cancel for a large coordinate.
         is_large = concentration > 0.5 * total
         others = jnp.sum(jnp.where(is_large, 0, concentration), -1, keepdims=True)
         others = jnp.where(is_large, others, total - concentration)
@@ -352,7 +350,7 @@ _LARGEST_RATE = {4: 1e6, 8: 1e9}
 
 
 def _checked_rate(name: str, rate: Any) -> PyTree:
-    """Refuses rates that are not positive, or too large for exact counts."""
+    """Refuse rates that are not positive, or too large for exact counts."""
     rate = checks.positive(name, rate)
     limit = _LARGEST_RATE[rate.dtype.itemsize]
     expected = f"rates up to {limit:g} in {rate.dtype}"
@@ -360,7 +358,7 @@ def _checked_rate(name: str, rate: Any) -> PyTree:
 
 
 class _Counts(Distribution):
-    """A family of counts; `_tails(y)` gives the probabilities of those up to y and above."""
+    """Family of counts; `_tails(y)` gives the probabilities up to y and above y."""
 
     support = constraints.nonnegative_integer
     _tails: Any
@@ -375,7 +373,7 @@ class Poisson(_Counts):
     """Poisson distribution of a count 0, 1, 2, ...
 
     For rates from 1e-3 to 1e6, relative errors of log-probabilities and absolute errors of the
-    distribution function are below 1e-13 in float64, 3e-6 and 1e-5 in float32.
+    distribution function are below 1e-13 in float64 (float32: 3e-6 and 1e-5).
 
     Attributes:
         rate: expected count, positive; scalar, or [n] for a batch.
@@ -392,9 +390,9 @@ class Poisson(_Counts):
         return jnp.asarray(y, jnp.result_type(self.rate))
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one count, by inversion of the distribution function.
+        """Draw one count, by inversion of the distribution function.
 
-        `jax.random.poisson` computes in float32 and is wrong for large rates.
+        `jax.random.poisson` computes in float32, which is inaccurate for large rates.
         """
         dtype = jnp.result_type(self.rate)
         level = jax.random.uniform(key, jnp.shape(self.rate), dtype)
@@ -415,7 +413,7 @@ class Poisson(_Counts):
         return self.rate
 
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Probabilities of counts up to y and of those above, of which the smaller is exact."""
+        """Probabilities of counts up to y and above y; the smaller one is exact."""
         value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
         above, below = gamma_tails(jnp.maximum(value, 0), rate)
         return jnp.where(value < 0, 0, below), jnp.where(value < 0, 1, above)
@@ -423,10 +421,10 @@ class Poisson(_Counts):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.
 
-        Wrong rates and levels, and counts beyond the largest integer, give the smallest integer.
+        Invalid rates and levels, and counts beyond the largest integer, give the smallest integer.
 
-        Bisection between Chernoff's bounds, from the Cornish-Fisher approximation on: a handful of
-        steps, at most log₂(50 √rate + 30).
+        By bisection between Chernoff's bounds, starting from the Cornish–Fisher approximation, in
+        at most log₂(50 √rate + 30) steps.
         """
         level, rate = jnp.broadcast_arrays(self._as_float(level), self.rate)
         root = jnp.sqrt(rate)
@@ -454,7 +452,7 @@ class Poisson(_Counts):
 
 _NUM_NODES, _DECAY = 512, 38.0  # e^(−38) is below the rounding of float64
 _LARGEST_COUNT = 2 * 10**9  # in 32 bits
-_LARGE = 1e4  # parameters of incomplete beta functions, from which on quadrature is exact
+_LARGE = 1e4  # parameters of incomplete beta functions from which quadrature is exact
 
 
 @record
@@ -478,7 +476,7 @@ class NegativeBinomial(_Counts):
     concentration: jax.Array = parameter(interval(1e-2, 1e6))
 
     def __init__(self, mean: Any = None, concentration: Any = None, *, mean_: Any = None) -> None:
-        """Takes the mean; copies name the field `mean_`, because `mean` is a method."""
+        """Take the mean; copies name the field `mean_`, because `mean` is a method."""
         object.__setattr__(self, "mean_", mean if mean_ is None else mean_)
         object.__setattr__(self, "concentration", concentration)
         self.__post_init__()
@@ -488,7 +486,7 @@ class NegativeBinomial(_Counts):
         return self.concentration / (self.mean_ + self.concentration)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one count."""
+        """Draw one count."""
         gamma_key, key = jax.random.split(key)
         dtype = jnp.result_type(self.mean_, self.concentration)
         factor = jax.random.gamma(gamma_key, self.concentration, jnp.shape(self.mean_), dtype)
@@ -513,10 +511,10 @@ class NegativeBinomial(_Counts):
         return self.mean_ + jnp.square(self.mean_) / self.concentration
 
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Probabilities of counts up to y and of those above, of which the smaller is exact."""
+        """Probabilities of counts up to y and above y; the smaller one is exact."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_))
         k, success, count = jnp.broadcast_arrays(self.concentration, self._success, count)
-        # Close to one, the probability of success does not have the digits of that of failure.
+        # Near one, the probability of success has fewer digits than its complement.
         failure = self.mean_ / (self.mean_ + k)
         is_large = (k > _LARGE) & (count > _LARGE)
         a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
@@ -528,7 +526,7 @@ class NegativeBinomial(_Counts):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer, by bisection.
 
-        Wrong parameters and levels give the smallest integer.
+        Invalid parameters and levels give the smallest integer.
         """
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.mean_)), self.mean_)
         low = jnp.zeros(level.shape, jnp.int32)
@@ -539,9 +537,9 @@ class NegativeBinomial(_Counts):
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y.
 
-        The mean distance of two counts, ½ E|Z − Z'| = ∫₀^π (1 − |φ(t)|²) / (1 − cos t) dt / (2π)
-        with the characteristic function φ, is computed by a trapezoidal rule with 512 nodes, which
-        is exact up to rounding.
+        A trapezoidal rule with 512 nodes, exact up to rounding, computes the mean distance of two
+        counts, ½ E|Z − Z'| = ∫₀^π (1 − |φ(t)|²) / (1 − cos t) dt / (2π), from the characteristic
+        function φ.
 
         References: Wei and Held (2014), Calibration tests for count data, §2.2.
         """

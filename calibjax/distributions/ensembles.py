@@ -22,14 +22,14 @@ from calibjax.distributions.discrete import Categorical
 
 @jax.jit
 def _present(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """Draws of a batch, with one of positive weight in place of those without weight."""
+    """Draws of a batch; one of positive weight replaces those without weight."""
     more, axis = [1] * (values.ndim - weights.ndim), weights.ndim - 1
     index = jnp.argmax(weights > 0, -1, keepdims=True)
     others = jnp.take_along_axis(values, index.reshape(*index.shape, *more), axis)
     return jnp.where((weights == 0).reshape(*weights.shape, *more), others, values)
 
 
-# Their values are checked together with their weights.
+# Values are checked together with weights.
 _DRAWS = Constraint("draws", lambda name, x: x, ("m",), 2, None, ("d",))
 
 
@@ -40,27 +40,26 @@ class Ensemble(Distribution):
     Any target kernel works. Draws and targets are both integers (class labels, counts) or both
     floating-point numbers. Methods are for one distribution; use `jax.vmap` for a batch.
 
-    Estimators treat the draws as independent draws from the predicted distribution: its
-    expectations are averages over the draws, and where a prediction is paired with itself, draws
-    are not paired with themselves (see `calibjax.kernels.expectations.others`). The SKCE is
-    estimated without bias if the kernel on predictions does not depend on the draws; if it does,
-    for example through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m.
-    With `monte_carlo` the kernel sees the parameters instead.
+    Estimators treat the draws as independent draws from the predicted distribution. Expectations
+    are averages over the draws; if a prediction is paired with itself, draws are not paired with
+    themselves (see `calibjax.kernels.expectations.others`). The SKCE is estimated without bias if
+    the kernel on predictions does not depend on the draws. Otherwise, for example with
+    `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m. With `monte_carlo` the
+    kernel depends on the parameters instead.
 
     Sampling, mean, variance, distribution function and quantiles are those of the empirical
-    distribution. So the exact tests ask whether the target is a draw from the members. This is
-    false even for the ideal ensemble, whose members and target have the same distribution, and
-    they reject it the more often the fewer members it has (73 % for 3, 14 % for 11 members and 16
-    predictions). `hypothesis_tests.ensemble_skce_test` does not.
+    distribution. So tests such as `exact_skce_test` draw targets from the members, and reject even
+    ideal ensembles if they are small (73 % with 3 members and 16 predictions). Use
+    `hypothesis_tests.ensemble_skce_test`.
 
     Attributes:
         values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.
-        weights: their probabilities, [m], or [n, m] for a batch; None if all are 1 / m. For a
-            batch also truth values, which of the members there are: `~numpy.isnan(values)`, if
-            missing members are NaN. Where the weight is zero the value does not matter.
-        index: number that identifies each prediction of a batch, [n]; estimators and tests fill
-            it in. Draws of predictions with different numbers, or without a number, count as
-            different draws even if they are equal; those with the same number have to be equal.
+        weights: probabilities of the draws, [m], or [n, m] for a batch; None if all are 1 / m. For
+            a batch also a mask of present members: `~numpy.isnan(values)`, if missing members are
+            NaN. Values of weight zero are not used.
+        index: number that identifies each prediction of a batch, [n]; estimators and tests fill it
+            in. Draws of predictions with different numbers, or without a number, are treated as
+            different; draws with one number have to be equal.
 
     >>> import jax.numpy as jnp
     >>> p = Ensemble(jnp.array([1.0, 2.0, 6.0]))
@@ -83,7 +82,7 @@ class Ensemble(Distribution):
         return normalised(self.weights, self.values)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """One of the draws, chosen with its probability."""
+        """One of the draws, at random."""
         if self.weights is None:
             return self.values[jax.random.randint(key, (), 0, jnp.shape(self.values)[0])]
         return self.values[Categorical(self.probs).sample(key)]
@@ -122,8 +121,8 @@ class Ensemble(Distribution):
     ) -> tuple[jax.Array, jax.Array]:
         """E d(Z, y) and E d(Z, Z') of independent draws Z, Z' from the empirical distribution.
 
-        The distance of numbers is that of their values if none is given, found from their order.
-        Otherwise m² distances are evaluated.
+        Without a distance, it is |z − z'| of numbers, from their order. Otherwise m² distances are
+        evaluated.
         """
         probs, values = self.probs, self.values.astype(self.probs.dtype)
         y = jnp.asarray(y, values.dtype)
@@ -134,7 +133,7 @@ class Ensemble(Distribution):
             return jnp.sum(probs * absolute(values - y)), between
         to_all = jax.vmap(distance, (0, None))
 
-        @jax.checkpoint  # derivatives hold draws, not distances
+        @jax.checkpoint  # stores draws, not distances, for derivatives
         def add(sums: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             return sums + draw[1] * to_all(values, draw[0]), None
 
@@ -143,7 +142,7 @@ class Ensemble(Distribution):
         return jnp.sum(probs * to_all(values, y)), jnp.sum(probs * sums)
 
     def tempered(self, temperature: jax.Array) -> "Ensemble":
-        """Deviations from the mean times √T, a convention, since draws have no density."""
+        """Deviations from the mean times √T: a convention, because draws have no density."""
         if not jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
             raise NotImplementedError("tempered is not defined for an Ensemble of integers")
         mean = self.mean()
@@ -157,7 +156,7 @@ class Ensemble(Distribution):
         return self.values
 
     def check_values(self, name: str) -> "Ensemble":
-        """Refuses draws that are missing, and those without weights of which there are two."""
+        """Refuse missing draws, and fewer than two draws of positive weight."""
         values, weights, place = self.values, self.weights, f"{name}.values"
         if weights is not None:
             values = _present(values, weights)
@@ -171,7 +170,7 @@ class Ensemble(Distribution):
         return checks.replaced(self, values=values, weights=weights)
 
     def _shared_draws(self, name: str, values: jax.Array) -> jax.Array:
-        """The values; refused, or missing, where predictions of one index have different ones."""
+        """Values; refused, or missing, if predictions of one index have different draws."""
         if self.index is None:
             return values
         is_known = checks.is_concrete(self.index, values)
@@ -180,35 +179,34 @@ class Ensemble(Distribution):
         index = xp.asarray(index).reshape(-1)
         rows, order = xp.asarray(values).reshape(index.size, -1), index.argsort()
         first = rows[order[xp.searchsorted(index[order], index)]]
-        # Programs round equal rows differently, by their places in a vector register.
+        # Rounding of equal rows depends on their places in a vector register.
         size = 8 * xp.finfo(rows.dtype).eps if xp.issubdtype(rows.dtype, xp.inexact) else 0
         differs = (xp.abs(rows - first) > size * xp.abs(rows).max(1, keepdims=True)).any(1)
         if not is_known:
             return checks.nan_rows(differs, rows).reshape(values.shape)
-        expected = "one number for each prediction, and Ensemble(values) of batches together"
+        expected = "one number for each prediction, and Ensemble(values) for joined batches"
         checks.refuse_where(differs, f"{name}.index", expected, index)
         return values
 
 
 @record
 class MonteCarlo(Wrapper):
-    """A distribution together with draws from it, made by `monte_carlo`.
+    """Distribution with draws from it, made by `monte_carlo`.
 
-    Expectations of target kernels are averages over the draws. Everything else uses the
-    distribution itself: kernels on predictions and distances see it, targets are drawn from it, and
-    attributes such as `log_prob`, `mean` or the parameters are passed through. Its features, if it
-    has any, are those of the distribution, and what is made of it has no draws.
+    Expectations of target kernels are averages over the draws. Kernels on predictions, distances,
+    sampling of targets, features, and attributes such as `log_prob`, `mean` or the parameters use
+    the distribution. Predictions derived from it have no draws.
 
     Attributes:
         distribution: the distribution.
-        draws: its draws, a `Ensemble`.
+        draws: its draws, an `Ensemble`.
     """
 
     distribution: Any
     draws: Any
 
     def check_values(self, name: str) -> "MonteCarlo":
-        """Refuses draws that are no possible targets."""
+        """Refuse draws that are not possible targets."""
         inner, draws = getattr(self.distribution, "distribution", self.distribution), self.draws
         values = checked_targets(inner, f"{name}.draws.values", draws.values, ("draws",))
         return checks.replaced(self, draws=checks.replaced(draws, values=values))
@@ -223,15 +221,14 @@ def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> j
 
 @checked(needs=("sample",))
 def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> MonteCarlo:
-    """Draws from each prediction, which give unbiased estimates of expectations.
+    """Draws from each prediction, for unbiased estimates of expectations.
 
     For predictions and target kernels without closed-form expectations: pass the result to
-    estimators and tests in place of the predictions. The draws of different predictions are
-    independent, so that all expectations, and the unbiased and the biased SKCE, have the mean that
-    exact expectations would give; their variance grows by terms of order 1 / num_samples. On the
-    diagonal, where a prediction is paired with itself, draws are not paired with themselves. So h
-    is no longer positive semi-definite, and even the biased SKCE may be negative. The exact tests
-    stay exact.
+    estimators and tests instead of the predictions. The draws of different predictions are
+    independent. So all expectations, and the unbiased and the biased SKCE, have the mean of exact
+    expectations; their variance grows by terms of order 1 / num_samples. If a prediction is paired
+    with itself, draws are not paired with themselves. So h is no longer positive semi-definite, and
+    even the biased SKCE may be negative. The exact tests stay exact.
 
     Args:
         key: a JAX random key.
@@ -245,9 +242,9 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
         TypeError: if an argument is of the wrong kind.
         ValueError: if the parameters have wrong shapes or values, or m < 2.
 
-    Cost: n m draws and their memory; the SKCE then evaluates the target kernel n² m² / 2 times,
-    unavoidably for kernels without features: m = 10 costs a hundred times as much as a closed form,
-    minutes for n = 30 000. A few draws suffice, since each of the n predictions has its own.
+    Cost: n m draws and their memory; without features of the target kernel, the SKCE then takes n²
+    m² / 2 evaluations: m = 10 is a hundred times as expensive as a closed form, minutes for n = 30
+    000. A few draws suffice, because each of the n predictions has its own.
 
     References: none of the four papers has it.
 
@@ -282,14 +279,13 @@ def _quantiles(name: str, values: Any) -> Any:
 class Quantiles(Distribution):
     """Quantile forecast of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
 
-    Where Y may equal a quantile with a positive probability, such as counts and days without rain,
-    it says P(Y < values_j) ≤ levels_j ≤ P(Y ≤ values_j). Quantiles may be −∞ and ∞, as those of
-    conformal methods are for few calibration data: their intervals contain every target, their
-    widths are infinite, and so is a `scores.pinball_loss`.
+    If Y may equal a quantile with positive probability, as for counts and days without rain, it
+    means P(Y < values_j) ≤ levels_j ≤ P(Y ≤ values_j). Quantiles may be −∞ and ∞, as from conformal
+    methods with few calibration data; `scores.pinball_loss` is then infinite.
 
-    It does not say where Y lies between two quantiles, or how far beyond the outermost. So there is
-    no density, no sampling and no kernel calibration error. `scores.pinball_loss` scores it at its
-    own levels, and `hypothesis_tests.coverage_test` tests the coverage of each level and interval.
+    The distribution between and beyond the quantiles is not specified, so there is no density, no
+    sampling and no kernel calibration error. Use `scores.pinball_loss`, and
+    `hypothesis_tests.coverage_test` for the coverage of each level and interval.
 
     Attributes:
         levels: in (0, 1), increasing, [k]; for a batch [n, k], or [k] if all share them.
@@ -313,21 +309,20 @@ class Quantiles(Distribution):
 
     @classmethod
     def sorted(cls, levels: Numbers, values: Numbers) -> "Quantiles":
-        """The forecast with the quantiles of each row, and the levels, in increasing order.
+        """Forecast with the quantiles of each row, and the levels, in increasing order.
 
-        Quantiles that were estimated one by one may cross. Sorted ones are never further from the
-        true quantiles, on average over equidistant levels, and are the same where none cross.
+        Quantiles that were estimated one by one may cross. Sorted quantiles are never further from
+        the true quantiles, on average over equidistant levels.
 
         Args:
             levels: in (0, 1), in any order, [k], or [n, k] for a batch.
             values: quantiles at these levels, [k], or [n, k] for a batch.
 
         Returns:
-            The forecast, with levels and values of the shapes, and in the precision, in which they
-            came.
+            The forecast, with unchanged shapes and precision of levels and values.
 
         Raises:
-            TypeError: if levels or values are no arrays of real numbers.
+            TypeError: if levels or values are not arrays of real numbers.
 
         Cost: O(n k log k).
 
@@ -337,7 +332,7 @@ class Quantiles(Distribution):
         >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
         [-1.   1.5  2. ]
         """
-        # In the precision in which they came.
+        # Keeps the precision of the arguments.
         arrays = checks.originals("levels", levels), checks.originals("values", values)
         in_order: Any = (np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays)
         return cls(*in_order)

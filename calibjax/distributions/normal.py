@@ -63,7 +63,7 @@ class Normal(Located, DrawnByInversion):
 
 
 def standard_normal_at(level: jax.Array) -> jax.Array:
-    """Normal number that belongs to a uniform one in [0, 1); finite at 0, unlike `ndtri`."""
+    """Normal number for a uniform number in [0, 1); finite at 0, unlike `ndtri`."""
     return math.sqrt(2) * jax.lax.erf_inv(centred(level))
 
 
@@ -100,7 +100,7 @@ class DiagNormal(Located):
     scale: jax.Array = parameter(positive.with_axes("d"))
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one vector [d]."""
+        """Draw one vector [d]."""
         dtype = jnp.result_type(self.loc, self.scale)
         return self.loc + self.scale * jax.random.normal(key, jnp.shape(self.loc), dtype)
 
@@ -125,7 +125,7 @@ class MvNormal(Located):
         loc: mean, [d], or [n, d] for a batch.
         cov: covariance matrix, symmetric positive definite, [d, d], or [n, d, d] for a batch.
 
-    Where components are independent, `DiagNormal` gives the same numbers at less cost.
+    For independent components, `DiagNormal` is cheaper.
 
     >>> import jax.numpy as jnp
     >>> p = MvNormal(loc=jnp.zeros(2), cov=jnp.array([[2.0, 1.0], [1.0, 2.0]]))
@@ -140,15 +140,15 @@ class MvNormal(Located):
 
     @classmethod
     def from_cholesky(cls, loc: jax.Array, scale_tril: jax.Array) -> "MvNormal":
-        """The distribution N(loc, L Lᵀ) of loc + L z for standard normal z.
+        """Distribution N(loc, L Lᵀ) of loc + L z for standard normal z.
 
-        The product is rounded to the precision of L, in which a covariance matrix with condition
-        number 1/ε or more is no longer positive definite.
+        In the precision ε of L, a covariance matrix with condition number 1/ε or more is not
+        positive definite.
 
         Args:
             loc: mean, [d], or [n, d] for a batch.
-            scale_tril: L, lower triangular with positive diagonal, [d, d] (possibly for a whole
-                batch) or [n, d, d].
+            scale_tril: L, lower triangular with positive diagonal, [d, d] (also for a batch) or [n,
+                d, d].
 
         Returns:
             The distribution, or a batch.
@@ -178,7 +178,7 @@ class MvNormal(Located):
         return cls(loc, matmul(root, jnp.swapaxes(root, -1, -2)))
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one vector [d]."""
+        """Draw one vector [d]."""
         noise = jax.random.normal(key, jnp.shape(self.loc), jnp.result_type(self.loc, self.cov))
         return self.loc + matmul(arithmetic.cholesky(self.cov), noise)
 

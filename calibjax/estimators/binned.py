@@ -4,9 +4,9 @@ The Dirichlet kernel of bandwidth h around a sample p is the density
 
     k(q; p) = Γ(1/h + m) / Π_c Γ(p_c/h + 1) · Π_c q_c^(p_c/h)
 
-of Dirichlet(p/h + 1), whose mode is p. Its factors overflow, and the terms of its logarithm are of
-size log(1/h)/h and nearly cancel. With the remainder r(x) = log Γ(x + 1) − x log x + x of
-Stirling's formula, which is of size log x,
+of Dirichlet(p/h + 1), whose mode is p. Its factors overflow, and the terms of its logarithm, of
+size log(1/h)/h, nearly cancel. So it is computed with the remainder r(x) = log Γ(x + 1) − x log x +
+x of Stirling's formula, of size log x,
 
     log k(q; p) = −KL(p ‖ q) / h − Σ_c r(p_c/h) + r(1/h) + Σ_{0<k<m} log(1/h + k).
 """
@@ -59,59 +59,58 @@ def ece(
     with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. With weights
     |bin| is the sum of the weights in the bin, n their total, and p̄ and ȳ are weighted means.
 
-    The notion of calibration determines the predictions:
+    The notion of calibration determines the predictions that are binned:
 
     - "top_label", the default: the probability of the most probable class, and whether this class
       was observed (confidence calibration). This is the usual ECE of the literature.
-    - "class_wise": each class against the rest. Sums are means over the m classes, and the maximum
-      is over all classes.
+    - "class_wise": each class against the rest. "l1" and "l2" average over the m classes, "max" is
+      over all classes.
     - "canonical": all probabilities jointly, as in W19. Bins are cells of the simplex: with many
       classes most cells hold one sample, and the error of a calibrated model is close to one.
 
-    Predictions of two classes given as a `Bernoulli` have one probability, P(Y = 1), and all three
-    notions are the error of this probability (the convention of netcal and torchmetrics). With the
-    default distance, d(p̄, ȳ) is |p̄ − ȳ| unless more than two classes are binned jointly.
+    For `Bernoulli` predictions of two classes, all three notions are the error of P(Y = 1), as in
+    netcal and torchmetrics. With the default distance, d(p̄, ȳ) is |p̄ − ȳ| unless more than two
+    classes are binned jointly.
 
-    The error is biased upwards: for calibrated models the proportions scatter around the mean
-    predictions, the more so the fewer samples there are in a bin. `debiased=True` leaves out the
-    products of residuals with themselves, which cause the bias of the squared "l2" error. **It
-    returns an estimate of the square**, without a root, because the estimate can be negative:
+    The error is biased upwards: even for calibrated models the proportions scatter around the mean
+    predictions, especially in bins with few samples. `debiased=True` leaves out the products of
+    residuals with themselves, which cause the bias of the squared "l2" error. **It returns an
+    estimate of the square**, without a root, because the estimate can be negative:
 
         Σ_bins |bin| / n · s / (|bin| (|bin| − 1)) Σ_{i≠j in bin} ⟨e_{y_i} − p_i, e_{y_j} − p_j⟩,
 
     with s = 1/2 for the default distance and s = 1 for `Euclidean()`, which several classes need.
-    For every binning that depends on the predictions only, its conditional mean given the
-    predictions is the same sum with E[e_Y | P_i] instead of e_{y_i}: zero for calibrated models. A
-    bin with one sample contributes zero. In bins of equal predictions this is the estimator of
-    Kumar et al., who subtract the variance ȳ (1 − ȳ) / (|bin| − 1) of the proportions. If
-    predictions vary within a bin, their estimator is slightly biased; this one is not. With weights
-    the mean over the pairs in a bin has the weights w_i w_j.
+    If the binning depends on the predictions only, its conditional mean given the predictions is
+    the sum with E[e_Y | P_i] instead of e_{y_i}: zero for calibrated models. A bin with one sample
+    contributes zero. In bins of equal predictions this is the estimator of Kumar et al., who
+    subtract the variance ȳ (1 − ȳ) / (|bin| − 1) of the proportions. If predictions vary within a
+    bin, their estimator is slightly biased, and this one is unbiased. With weights, pairs have the
+    weights w_i w_j.
 
     Bins are piecewise constant in the predictions, so gradients treat them as fixed.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
-        binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `UniformBins(15)`, the default, has 15 bins of equal width;
-            `EqualMassBins(10)`, `MedianVarianceBins(100)`, or your own. It is called with
-            `Bernoulli`s unless the notion is "canonical". Then bins that are already known can be
-            read from an integer leaf of a subclass of `Categorical`. Binnings of the library that
-            depend on the data take the weights into account; your own sees the predictions only.
+        binning: function of the predictions that returns the bin of each, integers in 0, ..., n −
+            1, [n]: `UniformBins(15)`, the default, has 15 bins of equal width; `EqualMassBins(10)`,
+            `MedianVarianceBins(100)`, or your own. It is called with `Bernoulli`s unless the notion
+            is "canonical", for which known bins may be an integer leaf of a subclass of
+            `Categorical`. Data-dependent binnings of the library use the weights; your own gets the
+            predictions only.
         notion: "top_label", "class_wise" or "canonical".
         norm: "l1", "l2" or "max".
         debiased: whether to estimate the square of the "l2" error without bias.
-        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
-        weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
-            count equally.
+        distance: distance record d on p̄ and ȳ as `Categorical`s.
+        weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for equal weights.
 
     Returns:
         A scalar.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, bins are out of range, or there is no debiased
-            estimate for the norm or the distance.
+        ValueError: if shapes or values are wrong, bins are out of range, or the norm or the
+            distance has no debiased estimate.
 
     Cost: the binning, and O(n m) time and memory. Data sets under `vmap` are fastest in batches
     that fit in the cache (`lax.map` with a `batch_size` of about 3 · 10⁵ / (n m)).
@@ -132,12 +131,12 @@ def ece(
     0.375
     """
     if debiased and norm != "l2":
-        raise ValueError(f'debiased: expected norm="l2", the error that has one, got {norm!r}')
+        raise ValueError(f'debiased: expected norm="l2", got {norm!r}')
 
-    # What a function of the user's returns is checked where it is known.
-    is_known = is_own(binning) and not all_leaves([binning])  # subclasses may be no records
+    # Concrete results of a user's function are checked.
+    is_known = is_own(binning) and not all_leaves([binning])  # subclasses may not be records
     error = _compiled_error if is_known else _error
-    # A function becomes a pytree, so that it goes through compiled ones.
+    # A function becomes a pytree, an argument of compiled functions.
     own: Any = Partial(distance) if all_leaves([distance]) else distance
     return error(predictions, targets, weights, binning, own, notion, norm, debiased)
 
@@ -152,7 +151,7 @@ def _error(
     norm: str,
     debiased: bool,
 ) -> jax.Array:
-    """See `ece`."""
+    """Checked `ece`."""
 
     def error(predictions: Any, targets: jax.Array) -> jax.Array:
         bins = bins_of(binning, predictions, weights=weights)
@@ -191,16 +190,16 @@ def mce(
 ) -> jax.Array:
     """Maximum calibration error (MCE), `ece` with `norm="max"`.
 
-    The largest distance between means and proportions, over the non-empty bins. A bin with a single
-    sample suffices for a value near one, so choose bins that are large enough.
+    It is the largest distance between means and proportions over the non-empty bins. A bin with a
+    single sample may give a value near one, so choose large bins.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
         notion: "top_label", "class_wise" or "canonical", as in `ece`.
-        distance: distance record d; called on p̄ and ȳ as `Categorical`s.
-        weights: as in `ece`; bins without a positive one are empty.
+        distance: distance record d on p̄ and ȳ as `Categorical`s.
+        weights: as in `ece`; bins without a positive weight are empty.
 
     Returns:
         A scalar.
@@ -209,7 +208,7 @@ def mce(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or bins are out of range.
 
-    Cost: that of `ece`.
+    Cost: `ece`.
 
     References: Naeini et al. (2015), Obtaining well calibrated probabilities using Bayesian
     binning; W19 Lemma I.1.
@@ -226,7 +225,7 @@ def mce(
 
 
 def _scale(distance: Distance, predictions: ClassPredictions) -> float:
-    """The square of a distance, in units of the squared Euclidean one."""
+    """Square of a distance, in units of the squared Euclidean distance."""
     if isinstance(distance, Euclidean):
         return 1.0
     if isinstance(distance, TotalVariation) and predictions.class_probs.shape[1] == 2:
@@ -243,12 +242,12 @@ def _debiased(
     squares = jnp.square(sizes) * jnp.sum(jnp.square(means - proportions), 1)
     residuals = probs - (targets[:, None] == jnp.arange(means.shape[1]))
     diagonal = jnp.sum(jnp.square(residuals), 1)
-    number, squared = sizes.size, sizes  # of weights that are one
+    number, squared = sizes.size, sizes  # for weights of one
     if weights is not None:
         number, diagonal = jnp.sum(weights), jnp.square(weights) * diagonal
         squared = jax.ops.segment_sum(jnp.square(weights), bins, sizes.size)
     diagonal = jax.ops.segment_sum(diagonal, bins, sizes.size)
-    # Where one sample has all the weight up to rounding, there are no pairs.
+    # There are no pairs if one sample has all the weight up to rounding.
     is_one = jnp.square(sizes) - squared <= _DIGITS * jnp.finfo(probs.dtype).eps * squared
     others = jnp.where(is_one, jnp.inf, sizes - squared / jnp.where(is_one, 1, sizes))
     return jnp.sum((squares - diagonal) / others) / number
@@ -261,7 +260,7 @@ def distances_of_means(
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
     checks.shape("distance(p, q)", values, sizes.shape, "() (a scalar) for each bin")
     values = checks.real("distance(p, q)", values)
-    # NaN where the sizes are.
+    # Propagates NaN of the sizes.
     return jnp.where(sizes > 0, jnp.where(values >= 0, values, jnp.nan), sizes)
 
 
@@ -271,8 +270,8 @@ def _means_in_bins(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sizes [n], mean predictions [n, m] and label proportions [n, m] of the bins 0, ..., n − 1.
 
-    Empty bins get uniform means, for which every distance and its gradient are finite. Bins out of
-    range, which are not refused under `jit`, make the sizes NaN.
+    Empty bins get uniform means, for which distances and gradients are finite. Under `jit`, bins
+    out of range make the sizes NaN.
     """
     n = probs.shape[0]
     sums = sums_in_bins(probs, targets, bins, n, weights)
@@ -287,14 +286,14 @@ def sums_in_bins(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sizes of bins [K], counts of the labels in them and sums of the residuals p − e_y, [K, m].
 
-    With weights all three are sums of them, or of what they multiply.
+    With weights all three are weighted sums.
     """
     (n, m), dtype = probs.shape, probs.dtype
-    # The residuals nearly cancel, so that their sum has smaller rounding errors than the difference
-    # of mean predictions and proportions.
+    # Residuals nearly cancel: their sum has smaller rounding errors than the difference of mean
+    # predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
     is_exact = checks.is_below(n, int(1 / jnp.finfo(dtype).eps))
-    counts_in = dtype if is_exact else jnp.int32  # which is exact, too
+    counts_in = dtype if is_exact else jnp.int32  # also exact
     each: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
     counts = jnp.zeros((num_bins, m), each.dtype).at[bins, targets].add(each, mode="drop")
     sizes = jax.ops.segment_sum(each, bins, num_bins)
@@ -319,10 +318,10 @@ BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
 
 
 class DirichletKernels(NamedTuple):
-    """The kernels around n samples, [n, m].
+    """Kernels around n samples, [n, m].
 
     Attributes:
-        probs: the samples p, [n, m].
+        probs: samples p, [n, m].
         entropies: Σ_c p_c log p_c, [n].
         remainders: Σ_c r(p_c/h), [n].
         concentration: 1/h, scalar.
@@ -335,9 +334,9 @@ class DirichletKernels(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point at which kernels are evaluated, and the index of a sample to leave out.
+    """Point of evaluation, and the index of a sample to leave out.
 
-    The index is that of the point among the samples, or −1 if it is not one of them.
+    The index is −1 if the point is not a sample.
     """
 
     probs: jax.Array
@@ -363,24 +362,24 @@ def kde_calibration_error(
 
     with the Dirichlet kernel k(·; f_i), the density of Dirichlet(f_i/bandwidth + 1). With weights
     k(f_j; f_i) is multiplied by w_i, and the outer mean is weighted. No root is taken. The estimate
-    is biased: upwards by the noise of the ratios, which grows as the bandwidth decreases, and by
-    the smoothing, which grows with the bandwidth.
+    is biased by the noise of the ratios (upwards, for small bandwidths) and by the smoothing (for
+    large bandwidths).
 
     If a prediction f_j has zeros and no kernel is positive at it, the ratio is replaced by its
-    limit as these zeros jointly go to 0: only samples with the smallest Σ_{c: f_jc = 0} f_ic count.
-    Otherwise the formula holds as written, with 0⁰ = 1. Zeros are constants for gradients.
+    limit as these zeros jointly go to 0: only samples with the smallest Σ_{c: f_jc = 0} f_ic
+    contribute. Otherwise the formula holds with 0⁰ = 1. Zeros are constants for gradients.
 
     With two classes the kernels are beta densities, and the two terms in c are equal: the error
-    E|conf − acc|^p of the top label, which has one term, is half the value for
-    `top_label(predictions, targets)`. For class-wise errors, `vmap` over `class_wise`.
+    E|conf − acc|^p of the top label is half the value for `top_label(predictions, targets)`. For
+    class-wise errors, `vmap` over `class_wise`.
 
     Args:
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         bandwidth: h > 0, scalar; kernels have variances p_c (1 − p_c) h for small h.
         order: p > 0, usually 1 or 2, scalar.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Derivatives by
-            weights that are 0 are 0.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights. Derivatives by weights of 0 are
+            0.
 
     Returns:
         A scalar between 0 and 2.
@@ -390,8 +389,8 @@ def kde_calibration_error(
         ValueError: if shapes or values are wrong, or fewer than two samples count.
 
     Cost: O(n² m) time in matrix products and n² exponentials, O(n · tile + n m) memory, also for
-    the gradient. In float32 the logarithm of a kernel is off by about 1e-7 / h; for 1000 samples
-    the results were within 2e-6 of those in float64 for h ≥ 1e-3, 1e-5 at 1e-4, 1e-4 at 1e-5.
+    the gradient. In float32 the logarithm of a kernel has errors of about 1e-7 / h; results for
+    1000 samples were within 1e-5 of float64 for h ≥ 1e-4.
 
     References: Popordanoska, Sayer and Blaschko (2022), A Consistent and Differentiable Lp
     Canonical Calibration Error Estimator; G24 eq. (11) is the root for p = 2.
@@ -411,7 +410,7 @@ def kde_calibration_error(
 
 
 def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array | float) -> DirichletKernels:
-    """Prepares the kernels around samples [n, m]; their zeros are constants for gradients."""
+    """Prepare the kernels around samples [n, m]; zeros are constants for gradients."""
     concentration = 1 / jnp.asarray(bandwidth, probs.dtype)
     is_zero = _is_zero(probs)
     probs = jnp.where(is_zero, 0, probs)
@@ -429,11 +428,11 @@ def label_proportions(
 
     Args:
         kernels: kernels around the n samples.
-        targets: their labels, [n].
+        targets: labels of the samples, [n].
         points: the k points.
-        weights: of the samples, with which their kernels are multiplied, [n], or None.
+        weights: factors of the kernels, [n], or None.
 
-    Labels out of range, which are not refused under `jit`, make all estimates NaN.
+        Under `jit`, labels out of range make all estimates NaN.
     """
     labels = one_hot(targets, kernels.probs.shape[1], kernels.probs.dtype)
     labels = labels if weights is None else weights[:, None] * labels
@@ -443,7 +442,7 @@ def label_proportions(
 def _proportions(
     args: tuple[DirichletKernels, jax.Array, jax.Array | None], point: Point
 ) -> jax.Array:
-    """Weighted mean of the one-hot labels, which their weights multiply, at one point, [m]."""
+    """Weighted mean of the one-hot labels at one point, [m]."""
     kernels, labels, weights = args
     log_weights = _log_weights(kernels, point, weights)
     weights = jnp.exp(log_weights - lax.stop_gradient(jnp.max(log_weights)))
@@ -452,13 +451,13 @@ def _proportions(
 
 
 def _log_weights(kernels: DirichletKernels, point: Point, weights: jax.Array | None) -> jax.Array:
-    """Logarithm of k(q; p_i) of the samples that count at a point q, −∞ for the others, [n].
+    """Logarithm of k(q; p_i) of the samples that contribute at a point q, else −∞, [n].
 
-    Terms that are equal for all samples are left out: the normaliser and, where zeros of q are
-    limits of ε → 0, the smallest exponent of ε.
+    Terms common to all samples are left out: the normaliser and, if zeros of q are limits of ε → 0,
+    the smallest exponent of ε.
     """
     is_zero = _is_zero(point.probs)
-    # Derivatives with respect to q are multiples of 1/(h q), which overflows for the tiniest q.
+    # Derivatives with respect to q are multiples of 1/(h q), which overflow for the tiniest q.
     has_gradient = point.probs > 8 * jnp.finfo(point.probs.dtype).tiny * (1 + kernels.concentration)
     q = jnp.where(has_gradient, point.probs, lax.stop_gradient(point.probs))
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(jnp.where(is_zero, 1, q)))
@@ -483,5 +482,5 @@ def _stirling_remainder(x: jax.Array) -> jax.Array:
 
 
 def _is_zero(x: jax.Array) -> jax.Array:
-    """Where non-negative numbers are 0, or so small that some devices flush them to 0."""
+    """Mask of non-negative numbers that are 0, or so small that some devices flush them to 0."""
     return x < jnp.finfo(x.dtype).tiny

@@ -1,8 +1,8 @@
 """Reliability curves, binned and isotonic, with consistency bands under calibration.
 
-If the model is calibrated then, given the predictions, the targets are independent draws
-y_i ~ p_i, so that the observed counts are exchangeable with those of redraws of the whole data set.
-The bands contain the frequencies that such targets have in the bins of the observed predictions.
+If the model is calibrated then, given the predictions, the targets are independent draws y_i ~ p_i.
+So the observed counts are exchangeable with those of redraws of the whole data set, from which the
+bands are computed.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from calibjax.distributions.composed import bare
 
 def ranks_of_band(confidence_level: float, num_draws: int) -> tuple[int, int]:
     """Ranks of the ends of the bands among redraws: pointwise, simultaneous."""
-    share = Fraction(str(confidence_level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
+    share = Fraction(str(confidence_level))  # exact 1 − 0.9 = 0.1, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
     if num_draws < least:
         expected = f"at least {least} redraws for a band of level {confidence_level}"
@@ -49,9 +49,9 @@ def simultaneous_band(
 ) -> tuple[jax.Array, jax.Array]:
     """Smallest and largest number of ones, or sum of their weights, in the band of all bins.
 
-    [K] each; numbers are integers, sums of weights are not.
+    [K] each; integers without weights.
     """
-    # Where the deviation is zero, predictions are 0 or 1 and the difference is zero, too.
+    # If the deviation is zero, predictions are 0 or 1 and the difference is zero.
     divisors = jnp.where(deviation > 0, deviation, 1)
     largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
     half = jnp.sort(largest)[rank - 1] * deviation
@@ -59,44 +59,42 @@ def simultaneous_band(
     rounding = rounding_of_sums(counts, expected)
     lower, upper = expected - half - rounding, expected + half + rounding
     if jnp.issubdtype(redraws.dtype, jnp.floating):
-        # All weights together may be more than their sum in another order.
+        # Sums of weights depend on their order.
         return jnp.maximum(lower, 0), jnp.minimum(upper, counts + rounding)
     return jnp.maximum(jnp.ceil(lower), 0), jnp.minimum(jnp.floor(upper), counts)
 
 
 def rounding_of_sums(counts: jax.Array, expected: jax.Array) -> jax.Array:
-    """Differences of sums in bins of these sizes that are rounding errors."""
+    """Size of rounding errors of differences of sums in bins of these sizes."""
     return 16 * jnp.finfo(expected.dtype).eps * counts
 
 
 def is_outside(values: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
-    """Which values are outside their band; NaN is."""
+    """Mask of values outside their band, including NaN."""
     return ~((values >= lower) & (values <= upper))
 
 
-_BYTES_PER_LABEL = 64  # random bits, numbers, labels, regression: of one sample in one redraw
+_BYTES_PER_LABEL = 64  # of one sample in one redraw: random bits, numbers, labels, regression
 
 
 @record
 class ReliabilityCurve:
     """Frequencies of label 1 in bins of the predictions, and consistency bands for them.
 
-    The non-empty bins are sorted by confidence. They are padded with empty entries, whose count and
-    all other values are 0 (not NaN), to K = min(n, max_bins); `counts > 0` selects the non-empty
-    bins.
+    The non-empty bins are sorted by confidence. They are padded to K = min(n, max_bins) with empty
+    entries, whose values are all 0; `counts > 0` selects the non-empty bins.
 
     Attributes:
-        counts: number of samples, integers, [K]; with weights their sum, where that of all samples
-            is their effective number (Σ_i w_i)² / Σ_i w_i².
+        counts: number of samples, integers, [K]; with weights the sum of weights, scaled to a total
+            of the effective number (Σ_i w_i)² / Σ_i w_i².
         confidence: mean predicted probability of label 1, [K].
         frequency: observed frequency of label 1, [K].
         pointwise_lower: lower end of the band of each bin on its own, [K].
-        pointwise_upper: its upper end, [K].
+        pointwise_upper: upper end of the band of each, [K].
         simultaneous_lower: lower end of the band of all bins at once, [K].
-        simultaneous_upper: its upper end, [K].
-        confidence_level: lower bound of the probability under calibration that a frequency is in
-            its pointwise band, and that all frequencies are in the simultaneous one; a Python
-            number.
+        simultaneous_upper: upper end of the band of all at once, [K].
+        confidence_level: lower bound of the coverage, under calibration, of each pointwise band and
+            of the simultaneous band; a Python number.
     """
 
     counts: jax.Array
@@ -110,10 +108,10 @@ class ReliabilityCurve:
 
     @property
     def is_outside(self) -> jax.Array:
-        """Which bins are outside the simultaneous band, [K].
+        """Mask of bins outside the simultaneous band, [K].
 
-        Rejecting calibration if there is such a bin is an exact test at the significance level
-        1 − confidence_level.
+        Rejecting calibration if there is such a bin is an exact test at the significance level 1 −
+        confidence_level.
         """
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
@@ -134,24 +132,21 @@ def reliability_curve(
 
         confidence = Σ_{i ∈ bin} p_i / |bin|,    frequency = S / |bin| with S = Σ_{i ∈ bin} y_i.
 
-    The bands come from B redraws y_i ~ p_i of all targets, one per prediction, so that the
-    predictions in a bin may differ. With S_b the number of ones in a bin of redraw b:
+    The bands come from B redraws y_i ~ p_i of all targets; predictions in a bin may differ. With
+    the number S_b of ones in a bin of redraw b:
 
         pointwise: S_(k) ≤ S ≤ S_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − γ)/2⌋;
         simultaneous: |S − Σ p_i| / √(Σ p_i (1 − p_i)) ≤ c in every bin,
 
-    where c is the ⌈(B + 1) γ⌉-th smallest of the B maxima of the left-hand side over the bins
-    of each redraw. Under calibration the observed S is exchangeable with the redrawn S_b. Fewer
-    than S_(k) ones, or more than S_(B+1−k), occur with probability at most k / (B + 1) each, and
-    the observed maximum is ≤ c with probability at least ⌈(B + 1) γ⌉ / (B + 1). Thus both bands
-    hold with probability at least γ (over targets and redraws, given the predictions), for
-    every n, every B and every binning. As frequencies are discrete, the bands of small bins hold
-    with larger probability; they end at frequencies that |bin| labels can have. Bins whose
-    predictions are all 0 or 1 have bands of width zero. All bins share one c: small bins in which
-    one of the labels is improbable widen the simultaneous band of the others.
+    where c is the ⌈(B + 1) γ⌉-th smallest of the maxima of the left-hand side over the bins of each
+    redraw. Under calibration S is exchangeable with the S_b. So both bands have a coverage of at
+    least γ (over targets and redraws, given the predictions), for every n, every B and every
+    binning. Frequencies are discrete, so the coverage in small bins is larger; bands end at
+    possible frequencies. Bins whose predictions are all 0 or 1 have bands of width zero. All bins
+    share one c: small bins with an improbable label widen the simultaneous band of the others.
 
-    With weights p_i and y_i are multiplied by w_i, p_i (1 − p_i) by w_i², and |bin| is Σ w_i. The
-    redraws keep the weights, so that the bands are still exact.
+    Weights multiply p_i and y_i by w_i, and p_i (1 − p_i) by w_i²; |bin| is Σ w_i. The redraws keep
+    the weights, so the bands are still exact.
 
     Bröcker and Smith (2007) also resample the predictions, which changes the bins, and give
     pointwise bands only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
@@ -161,11 +156,11 @@ def reliability_curve(
         predictions: batch of n binary predictions, `Bernoulli`. For more classes, choose binary
             predictions with a lens: `estimators.top_label`, `estimators.class_wise`.
         targets: labels 0 or 1, [n].
-        binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
-            the targets. See `ece` for what it makes of weights.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Bins without a
-            positive one are empty.
+        binning: function of the predictions that returns the bin of each, integers in 0, ..., n −
+            1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on the targets; for
+            weights see `ece`.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights. Bins without a positive weight
+            are empty.
         num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
         confidence_level: γ in (0, 1).
         max_bins: largest number of non-empty bins.
@@ -174,16 +169,15 @@ def reliability_curve(
         The curve; its arrays have min(n, max_bins) entries, also under `jit`.
 
     Raises:
-        TypeError: if an argument is of the wrong kind; in particular if predictions are not
-            binary, since the class is not guessed.
+        TypeError: if an argument is of the wrong kind; in particular if predictions are not binary.
         ValueError: if shapes or values are wrong, if there are too few redraws for the level, or
             more than `max_bins` bins.
 
-    Cost: B n draws; O(B max_bins + n) memory, since redraws come in batches of about 16 MB.
+    Cost: B n draws; O(B max_bins + n) memory, with redraws in batches of about 16 MB.
 
     References: Bröcker and Smith (2007), Increasing the reliability of reliability diagrams, for
     the pointwise band; Davison and Hinkley (1997), §4.2.4, and Myllymäki et al. (2017), Global
-    envelope tests for spatial processes, for the simultaneous one.
+    envelope tests for spatial processes, for the simultaneous band.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, estimators
@@ -223,7 +217,7 @@ def binary(predictions: Distribution) -> Bernoulli:
 
 @functools.partial(jax.jit, static_argnames=("size", "ranks"))
 def _curve(keys: jax.Array, data: Any, size: int, ranks: tuple[int, int]) -> tuple[jax.Array, ...]:
-    """The arrays of the curve, in the order of its fields."""
+    """Arrays of the curve, in the order of its fields."""
     probs, targets, bins, weights = data
     n, dtype = targets.size, probs.dtype
     each = jnp.ones(n, jnp.int32) if weights is None else weights
@@ -242,38 +236,37 @@ def _curve(keys: jax.Array, data: Any, size: int, ranks: tuple[int, int]) -> tup
         return sums(each * draw(key, Bernoulli(probs)))
 
     counts, ones = sums(each), sums(each * targets.astype(jnp.int32))
-    # The residuals nearly cancel, so that their sum has small rounding errors.
+    # Residuals nearly cancel: their sum has small rounding errors.
     residuals = segment_sums(probs - targets, positions, counts, weights)
     expected = jnp.clip(ones + residuals, 0, counts)
     deviation = jnp.sqrt(sums(jnp.square(each) * (probs * (1 - probs))))
     redraws = map_batches(keys, jax.vmap(redrawn), default_batch_size(_BYTES_PER_LABEL * n))
     pointwise = pointwise_band(redraws, ranks[0])
-    if weights is not None:  # of equal labels in another order the sums may differ by rounding
+    if weights is not None:  # sums of equal labels depend on their order by rounding
         rounding = rounding_of_sums(counts, expected)
         pointwise = pointwise[0] - rounding, pointwise[1] + rounding
     simultaneous = simultaneous_band(redraws, ranks[1], counts, expected, deviation)
     divisors = jnp.where(counts == 0, 1, counts).astype(dtype)
     shares = (x.astype(dtype) / divisors for x in (expected, ones, *pointwise, *simultaneous))
-    # A bin out of range, which is not refused under jit, gives NaN.
+    # A bin out of range gives NaN under `jit`.
     return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
 
 
 @record
 class IsotonicCurve:
-    """Isotonic regression of targets on what was predicted, and consistency bands for it.
+    """Isotonic regression of targets on predictions, with consistency bands.
 
     Attributes:
-        confidence: predicted probabilities of label 1, or means, in increasing order, [K]:
-            all of them, or as many of equally spaced ranks.
-        frequency: the regression there, [K].
+        confidence: predicted probabilities of label 1, or means, in increasing order, [K]: all of
+            them, or K of equally spaced ranks.
+        frequency: values of the regression, [K].
         pointwise_lower: lower end of the band of each point on its own, [K].
-        pointwise_upper: its upper end, [K].
+        pointwise_upper: upper end of the band of each, [K].
         simultaneous_lower: lower end of the band of all points at once, [K].
-        simultaneous_upper: its upper end, [K].
-        confidence_level: lower bound of the probability under calibration that a frequency is in
-            its pointwise band, and that all frequencies are in the simultaneous one; a Python
-            number.
-        functional: what is predicted: "probability" or "mean".
+        simultaneous_upper: upper end of the band of all at once, [K].
+        confidence_level: lower bound of the coverage, under calibration, of each pointwise band and
+            of the simultaneous band; a Python number.
+        functional: predicted functional, "probability" or "mean".
     """
 
     confidence: jax.Array
@@ -287,10 +280,10 @@ class IsotonicCurve:
 
     @property
     def is_outside(self) -> jax.Array:
-        """Which points are outside the simultaneous band, [K].
+        """Mask of points outside the simultaneous band, [K].
 
-        Rejecting calibration if there is one is an exact test at the significance level
-        1 − confidence_level.
+        Rejecting calibration if there is one is an exact test at the significance level 1 −
+        confidence_level.
         """
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
@@ -308,37 +301,36 @@ def isotonic_curve(
 ) -> IsotonicCurve:
     """Reliability curve without bins (CORP), with consistency bands.
 
-    The frequency of label 1 given its probability p is the isotonic regression r of the labels on
-    the probabilities, the non-decreasing function with the least Σ_i w_i (r(p_i) − y_i)²; so is the
-    mean of numbers given the predicted one.
+    The frequency of label 1 given its probability p is estimated by isotonic regression r of the
+    labels on the probabilities: the non-decreasing function with the smallest Σ_i w_i (r(p_i) −
+    y_i)². The mean of numbers given their predicted mean is estimated likewise.
 
-    The bands come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
+    The bands come from the regressions r_b of B redraws y_i ~ p_i. At each point
 
         pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − γ)/2⌋;
         simultaneous: |r − m| / s ≤ c at every point,
 
-    with mean m and standard deviation s over all B + 1 regressions, the latter at least a quarter
-    of its largest for probabilities, and c the ⌈(B + 1) γ⌉-th smallest of the largest left-hand
-    sides of all B + 1. Under calibration these are exchangeable,
-    so that both bands hold with at least the probability γ, for every n and every B.
+    with mean m and standard deviation s over all B + 1 regressions (for probabilities, s is at
+    least a quarter of its maximum). c is the ⌈(B + 1) γ⌉-th smallest of the B + 1 maxima of the
+    left-hand side. Under calibration these are exchangeable, so both bands have a coverage of at
+    least γ, for every n and every B.
 
-    `scores.brier_decomposition` says what the curve means for the score: its miscalibration,
-    discrimination and uncertainty are those of this regression.
+    `scores.brier_decomposition` uses this regression for miscalibration, discrimination and
+    uncertainty.
 
     Args:
         key: a JAX random key.
-        predictions: batch of n binary predictions, `Bernoulli`: of classes by
-            `estimators.top_label` or `estimators.class_wise`, of numbers by their `cdf` at a
-            threshold. Or distributions of numbers with `sample` and `mean`.
+        predictions: batch of n binary predictions, `Bernoulli`, such as from
+            `estimators.top_label`, `estimators.class_wise` or the `cdf` of numbers at a threshold.
+            Or distributions of numbers with `sample` and `mean`.
         targets: labels 0 or 1, or numbers, [n].
-        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
-            equally.
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for equal weights.
         num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
         confidence_level: γ in (0, 1).
         max_points: largest number of points K.
 
     Returns:
-        The curve, of min(n, max_points) points.
+        The curve with min(n, max_points) points.
 
     Raises:
         TypeError: if an argument is of the wrong kind; in particular if predictions are of several
@@ -348,9 +340,8 @@ def isotonic_curve(
     Cost: a sort of n, and B + 1 isotonic regressions of O(n log n); O(B K + n) memory.
 
     References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
-    probabilistic classifiers, with pointwise bands; the simultaneous one is that of
-    `reliability_curve`. Gneiting and Resin (2023), Regression diagnostics meets forecast
-    evaluation, for means.
+    probabilistic classifiers, with pointwise bands; `reliability_curve` for the simultaneous band.
+    Gneiting and Resin (2023), Regression diagnostics meets forecast evaluation, for means.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, estimators
@@ -376,7 +367,7 @@ def isotonic_curve(
     order = jnp.argsort(samples[1])
     samples, weights = jax.tree.map(lambda x: x[order], (samples, weights))
     predictions, forecasts, targets = samples
-    # Ranks among the samples that count.
+    # Ranks among samples of positive weight.
     size = min(targets.size, max_points)
     counts = jnp.cumsum(jnp.ones(forecasts.size, int) if weights is None else weights > 0)
     shares = np.linspace(0, 1, size)
@@ -388,15 +379,15 @@ def isotonic_curve(
         outputs = jnp.where(is_observed, targets, drawn).astype(forecasts.dtype)
         return isotonic_means(forecasts, outputs, weights)[places]
 
-    # One program for all, so that equal targets have equal regressions.
+    # One program for all: equal targets have equal regressions.
     keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0
     evaluate = lambda items: jax.vmap(regression)(*items)  # noqa: E731
     pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL * forecasts.size))
     middle, spread = jnp.mean(pool, 0), jnp.std(pool, 0)
     if is_binary:
-        # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.
+        # Near 0 and 1, rare values of few labels would widen the band everywhere.
         spread = jnp.maximum(spread, jnp.max(spread) / 4)
-    # Where all agree up to rounding, there is nothing to be outside of.
+    # Regressions that agree up to rounding are inside.
     rounding = 16 * jnp.finfo(pool.dtype).eps * jnp.max(jnp.abs(pool))
     divisors = jnp.where(spread > rounding, spread, jnp.inf)
     largest = jnp.max(jnp.abs(pool - middle) / divisors, 1)
@@ -409,14 +400,14 @@ def isotonic_curve(
 
 
 def forecasts_of(predictions: Distribution, targets: jax.Array, level: float | None) -> jax.Array:
-    """The mean, or the quantile of a level, of each prediction of a number, [n].
+    """Mean, or quantile of a level, of each prediction of a number, [n].
 
     Raises:
-        TypeError: if the predictions have none.
+        TypeError: if the predictions have no such method.
         ValueError: if they, or the targets, are not numbers.
     """
     checks.method("predictions", predictions, "mean" if level is None else "icdf")
     forecasts = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
     if (targets.ndim, forecasts.ndim) != (1, 1):
         raise ValueError(f"predictions: expected one number each, got shape {forecasts.shape}")
-    return forecasts.astype(jnp.result_type(forecasts, jnp.float32))  # of counts they are integers
+    return forecasts.astype(jnp.result_type(forecasts, jnp.float32))  # counts are integers

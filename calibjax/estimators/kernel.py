@@ -1,9 +1,9 @@
 """Squared kernel calibration error (SKCE).
 
-With the calibration kernel h of `calibration_kernel`, the SKCE of a model is
-E h((P, Y), (P', Y')) for two independent samples; it is zero if and only if the model is
-calibrated, given a characteristic kernel. The unnormalized calibration mean embedding is that of
-the same kernel: its values (the witness), and their mean square at test locations.
+With the calibration kernel h of `calibration_kernel`, the SKCE of a model is E h((P, Y), (P', Y'))
+for two independent samples; it is zero if and only if the model is calibrated, given a
+characteristic kernel. The unnormalized calibration mean embedding (UCME) has values (the witness)
+and a mean square at test locations.
 """
 
 import functools
@@ -41,14 +41,14 @@ def _numbers(samples: DataSet, weights: jax.Array | None) -> tuple[Any, Any]:
     n = checks.leading_size("targets", samples[1])
     if weights is None:
         return n, n * (n - 1.0)
-    # The difference of two squares would leave nothing of one sample with nearly all the weight.
+    # A difference of two squares would lose one sample with nearly all the weight.
     return jnp.sum(weights), 2 * operators.block_masses(weights, block_size=n)[0]
 
 
 def _linear_sums(
     kernel: Kernel, samples: DataSet, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array] | None:
-    """Sums of h over i ≠ j and i = j, by features of the target kernel; None if there are none."""
+    """Sums of h over i ≠ j and i = j, by features of the target kernel; None without features."""
     view = single_view(kernel, samples)
     return None if view is None else sums_of_view(view, samples[1], weights)
 
@@ -56,9 +56,9 @@ def _linear_sums(
 def linear_row_sums(
     kernel: Kernel, samples: DataSet, weights: jax.Array | None
 ) -> jax.Array | None:
-    """Σ_{j≠i} w_j h_ij of each sample, [n], by features; None if there are none.
+    """Σ_{j≠i} w_j h_ij of each sample, [n], by features; None without features.
 
-    Of known values: equal predictions have no derivatives here.
+    For concrete values only: equal predictions have no derivatives here.
     """
     if not checks.is_concrete(kernel, samples, weights):
         return None
@@ -78,7 +78,7 @@ def calibration_kernel(
 
     Args:
         kernel: kernel on pairs (prediction, target): a `TensorProduct`, sums and multiples of
-            these, or another class with a method `calibration_kernel(p, y, q, z)`.
+            these, or a class with a method `calibration_kernel(p, y, q, z)`.
         p: one prediction.
         y: one target, paired with p.
         q: one prediction.
@@ -90,8 +90,8 @@ def calibration_kernel(
     Raises:
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: one evaluation of both kernels and the expectations. This is the inner function of all
-    estimators, so it checks no values; `skce` and the others do.
+    Cost: one evaluation of both kernels and the expectations. Values are not checked: this is the
+    inner function of all estimators.
 
     References: W21 §3.2, eq. (5); W19 eq. (5) for classes.
 
@@ -108,13 +108,13 @@ def calibration_kernel(
 
 @together("kernel", "predictions", "targets")
 def ready(kernel: Any, predictions: Distribution, targets: jax.Array) -> tuple[Any, ...]:
-    """The kernel with what it has to know of the predictions, these, and labels for such a kernel.
+    """Kernel prepared for the predictions, the predictions, and targets (labels for such kernels).
 
     Raises:
-        TypeError: if the targets are no labels, which the kernel is on.
+        TypeError: if a kernel on labels gets other targets.
         NotImplementedError: if the expectations have no closed form.
     """
-    if kernel is None:  # which stands for the default kernel of the predictions
+    if kernel is None:  # the default kernel of the predictions
         return kernel, predictions, targets
     refuse_without_expectations(kernel, predictions)
     kernel = with_range(informed(kernel, predictions), predictions, targets)
@@ -122,7 +122,7 @@ def ready(kernel: Any, predictions: Distribution, targets: jax.Array) -> tuple[A
 
 
 def with_range(kernel: Any, predictions: Distribution, targets: jax.Array) -> PyTree:
-    """A kernel on pairs whose target kernels know the range of the data, where they have to."""
+    """Kernel on pairs whose target kernels have the range of the data, if they need it."""
     is_product = lambda part: isinstance(part, TensorProduct)  # noqa: E731
 
     def of_part(part: Any) -> Any:
@@ -134,7 +134,7 @@ def with_range(kernel: Any, predictions: Distribution, targets: jax.Array) -> Py
 
 
 def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) -> jax.Array:
-    """Targets which kernels on labels have, as they have the draws of the predictions."""
+    """Targets, checked to be valid for kernels on labels, as the draws of the predictions."""
     draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
@@ -145,7 +145,7 @@ def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) ->
 
 
 def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> None:
-    """Refuses target kernels whose values the expectations do not support."""
+    """Refuses target kernels without expectations for their values."""
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
             check_values(part.target, predictions)
@@ -153,7 +153,7 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
 
 @jax.jit
 def sample_matrix(kernel: Kernel, samples: DataSet) -> jax.Array:
-    """The calibration kernel of all pairs of samples, [n, n]."""
+    """Calibration kernel of all pairs of samples, [n, n]."""
     return inner(gram_matrix)(functools.partial(sample_pair, kernel), samples)
 
 
@@ -169,14 +169,14 @@ def skce(
 
         SKCE_u = 2 / (n (n − 1)) Σ_{i<j} h((p_i, y_i), (p_j, y_j)),
 
-    and Σ_{i<j} w_i w_j h_ij / Σ_{i<j} w_i w_j with weights. Its mean is the SKCE for every n, so on
-    calibrated data it is often negative.
+    or Σ_{i<j} w_i w_j h_ij / Σ_{i<j} w_i w_j with weights. Its mean is the SKCE for every n, so for
+    calibrated models it is often negative.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         A scalar.
@@ -187,10 +187,10 @@ def skce(
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient. If the target kernel
-    has features, O(n log n) from n = 1000 on for `kernels.Exponential`, its sums, multiples and
-    constants, on predictions that lie on a line (probabilities of two classes, normals with a
-    common scale, one feature): without an approximation. O(n) for a kernel on predictions of low
-    rank, see `kernels.Nystrom`.
+    has features, there are faster exact sums. For n ≥ 1000 it is O(n log n) for
+    `kernels.Exponential`, its sums, multiples and constants on a line: for probabilities of two
+    classes, normals with a common scale, or one feature. It is O(n) for kernels on predictions of
+    low rank (see `kernels.Nystrom`).
 
     References: W21 §3.2, Lemma 2 (B = n); W19 eq. (6), SKCE_uq.
 
@@ -222,16 +222,15 @@ def skce_biased(
 
         SKCE_b = n⁻² Σ_{i,j} h((p_i, y_i), (p_j, y_j)) ≥ 0,
 
-    and Σ_{i,j} w_i w_j h_ij / (Σ_i w_i)² with weights, for which integers are numbers of copies.
-    On calibrated data its mean is E h((P, Y), (P, Y)) / n. Targets that scatter less than predicted
-    make the diagonal smaller, so that predictions that are too wide do not show up as large values;
-    see `skce_dispersion`.
+    or Σ_{i,j} w_i w_j h_ij / (Σ_i w_i)² with weights (integers are numbers of copies). For
+    calibrated models its mean is E h((P, Y), (P, Y)) / n. Predictions that are too wide make the
+    diagonal smaller, not larger; see `skce_dispersion`.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         A scalar.
@@ -241,7 +240,7 @@ def skce_biased(
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: that of `skce`.
+    Cost: `skce`.
 
     References: W21 §3.2, Lemma 1; W19 eq. (6), SKCE_b.
 
@@ -279,7 +278,7 @@ def skce_block(
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         block_size: B, 2 ≤ B ≤ n.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         A scalar.
@@ -287,7 +286,7 @@ def skce_block(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, n < 2, the block size is out of range, or no
-            block has two samples that count.
+            block has two samples of positive weight.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n B / 2 evaluations of h, O(n + tile²) memory.
@@ -330,16 +329,16 @@ def mmce(
 
     for confidences r and c = 1 if the most probable class was observed. Its square is `skce_biased`
     of the `Bernoulli` predictions r with the kernel ½ k ⊗ `White()`, where k is written as a kernel
-    on predictions: for k = `Exponential(0.4)`, half of
-    `TensorProduct(Exponential(0.4, TotalVariation()), White())`, since |r − r'| is the total
-    variation distance. The gradient of the root at zero is set to zero.
+    on predictions: for k = `Exponential(0.4)`, half of `TensorProduct(Exponential(0.4,
+    TotalVariation()), White())`, since |r − r'| is the total variation distance. The gradient at
+    zero is set to zero.
 
     Args:
         kernel: kernel on numbers in [0, 1], such as `kernels.Exponential(0.4)`, the kernel of
             Kumar et al.
-        confidences: r, [n], or a batch of n `Bernoulli`s, as `top_label` returns them.
+        confidences: r, [n], or a batch of n `Bernoulli`s, as from `top_label`.
         correct: c, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         A scalar.
@@ -360,25 +359,25 @@ def mmce(
     0.5
     """
     each = jnp.ones_like(confidences) if weights is None else weights
-    own = operator_of(kernel, confidences, many=False)
-    squared = _sum_of_form(own, each * (correct - confidences)) / jnp.sum(each) / jnp.sum(each)
+    operator = operator_of(kernel, confidences, many=False)
+    squared = _sum_of_form(operator, each * (correct - confidences)) / jnp.sum(each) / jnp.sum(each)
     return safe_sqrt(jnp.maximum(squared, 0))
 
 
 @jax.jit
-def _sum_of_form(own: Any, values: jax.Array) -> jax.Array:
-    off_diagonal, diagonal = own.forms(values[None])
+def _sum_of_form(operator: Any, values: jax.Array) -> jax.Array:
+    off_diagonal, diagonal = operator.forms(values[None])
     return (off_diagonal + diagonal)[0]
 
 
 @record
 class DispersionEstimate:
-    """Excess of the spread of the targets over the predicted one.
+    """Dispersion error: excess of the spread of the targets over the predicted spread.
 
     Attributes:
-        value: the excess; its mean is zero for calibrated models, positive if the targets scatter
+        value: the excess, with mean zero for calibrated models; positive if the targets scatter
             more than predicted, negative if they scatter less.
-        standard_error: its standard error, in the same units.
+        standard_error: standard error of the value.
     """
 
     value: jax.Array
@@ -393,29 +392,28 @@ def skce_dispersion(
     *,
     weights: Numbers | None = None,
 ) -> DispersionEstimate:
-    """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
+    """Dispersion error: excess of the spread of the targets over the predicted spread.
 
         S = n⁻¹ Σ_i [h((p_i, y_i), (p_i, y_i)) − E_{Y~p_i} h((p_i, Y), (p_i, Y))],
 
-    where for a tensor product the expectation is k_P(p, p) [E_{Z~p} k_Y(Z, Z) − M_{p,p}]. The
-    first term is k_P(p, p) times the squared distance of k_Y(y, ·) from the mean embedding of p.
+    where the expectation is k_P(p, p) [E_{Z~p} k_Y(Z, Z) − M_{p,p}] for a tensor product. The first
+    term is k_P(p, p) times the squared distance of k_Y(y, ·) from the mean embedding of p.
 
-    Its mean is zero for calibrated models. It is positive for predictions that are too narrow
-    (overconfident) and negative for those that are too wide (underconfident); errors of the means
-    increase it, too. It is the excess that the diagonal contributes to n times the biased SKCE, and
-    complements the unbiased SKCE, which leaves the diagonal out. For an exact test see
-    `hypothesis_tests.exact_skce_test(..., statistic="dispersion")`.
+    Its mean is zero for calibrated models, positive for predictions that are too narrow
+    (overconfident) and negative for predictions that are too wide (underconfident). Errors of the
+    means increase it. It complements the unbiased SKCE, which leaves out the diagonal. For an exact
+    test see `hypothesis_tests.exact_skce_test(..., statistic="dispersion")`.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
-        The value with its standard error sd / √n over the samples. With weights the mean is a
-        weighted one, and its variance Σ_i w_i² (x_i − x̄)² / (Σ_i w_i)², which is right for weights
-        that have to do with the values as well, times n / (n − 1) with n = (Σ_i w_i)² / Σ_i w_i².
+        The value with its standard error sd / √n over the samples. With weights, the weighted mean
+        and √(n / (n − 1) Σ_i w_i² (x_i − x̄)²) / Σ_i w_i with n = (Σ_i w_i)² / Σ_i w_i². This is
+        valid even if weights and values are correlated.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -455,7 +453,7 @@ def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, 
 def _of_one_kind(
     predictions: Distribution, targets: PyTree, at_predictions: Distribution, at_targets: PyTree
 ) -> tuple[Any, ...]:
-    """Locations, which have to be like the samples."""
+    """Locations of the same kind as the samples."""
     if at_predictions is not None:
         checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
         checks.same_kind("at_targets", at_targets, "targets", targets)
@@ -466,7 +464,7 @@ def _of_one_kind(
 def _in_range(
     kernel: Any, predictions: Distribution, targets: PyTree, at_targets: PyTree
 ) -> tuple[Any, ...]:
-    """A kernel which knows the range of the locations, too."""
+    """Kernel that also has the range of the locations."""
     if kernel is not None and at_targets is not None:
         kernel = with_range(kernel, predictions, jnp.concatenate([targets, at_targets]))
     return kernel, predictions, targets, at_targets
@@ -477,7 +475,7 @@ def mean_difference(
 ) -> jax.Array:
     """Mean of the embedding differences over all samples, at each location, [J]."""
     size = checks.leading_size("samples", samples)
-    # Ones of this type leave that of the kernel.
+    # Ones of this dtype keep the dtype of the kernel.
     each = jnp.ones(size, jnp.int8) if weights is None else weights
     sums = operators.weighted_sums(location_pair, kernel, locations, samples, each[:, None])[:, 0]
     return sums / (size if weights is None else jnp.sum(weights))
@@ -498,9 +496,9 @@ def ucme(
         UCME² = J⁻¹ Σ_j (n⁻¹ Σ_i Z_ij)²,
         Z_ij = k(T_j, (p_i, y_i)) − E_{Z~p_i} k(T_j, (p_i, Z)),   T_j = (t_j, s_j).
 
-    and Σ_i w_i Z_ij / Σ_i w_i with weights. On calibrated data its mean is that of Z_ij² divided by
-    n, so it is biased upwards. The test locations must not be chosen with the data, unless a test
-    redraws the targets.
+    with Σ_i w_i Z_ij / Σ_i w_i for weights. For calibrated models its mean is E Z_ij² / n, so it is
+    biased upwards. The test locations must not be chosen with the data, unless a test redraws the
+    targets.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -508,8 +506,7 @@ def ucme(
         targets: [n] or [n, d].
         at_predictions: t, batch of J distributions of the same family.
         at_targets: s, [J] or [J, d].
-        weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
-            count equally.
+        weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for equal weights.
 
     Returns:
         A scalar.
@@ -546,15 +543,15 @@ def witness(
     *,
     weights: Numbers | None = None,
 ) -> jax.Array:
-    """Witness of miscalibration: where targets are more frequent than predicted, and where less.
+    """Witness of miscalibration: excess of targets over predictions near given locations.
 
         W(p, z) = n⁻¹ Σ_i {k((p, z), (p_i, y_i)) − E_{Z~p_i} k((p, z), (p_i, Z))},
 
-    which is n⁻¹ Σ_i k_P(p_i, p) [k_Y(y_i, z) − m_{p_i}(z)] for a tensor product, and a weighted
-    mean with weights: positive where predictions like p have more targets near z than they say,
-    negative where they have fewer. Its expectation is zero everywhere for a calibrated model, and
-    its squared norm in the Hilbert space of k is the biased SKCE. `hypothesis_tests.witness_test`
-    says which values are more than chance.
+    which is n⁻¹ Σ_i k_P(p_i, p) [k_Y(y_i, z) − m_{p_i}(z)] for a tensor product, or a weighted
+    mean. It is positive if predictions like p have more targets near z than predicted, and negative
+    if they have fewer. Its expectation is zero everywhere for a calibrated model, and its squared
+    norm in the Hilbert space of k is the biased SKCE. `hypothesis_tests.witness_test` tests the
+    values.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -562,7 +559,7 @@ def witness(
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family.
         at_targets: z, [J] or [J, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         The values, [J].
@@ -574,8 +571,8 @@ def witness(
 
     Cost: n J evaluations of the kernel and the expectation, O(n + J + tile²) memory.
 
-    References: Jitkrittum, Szabó, Chwialkowski and Gretton (2016) for two samples; W21 App. C.2
-    takes its mean square.
+    References: Jitkrittum, Szabó, Chwialkowski and Gretton (2016) for two samples; W21 App. C.2 for
+    its mean square.
 
     >>> import jax.numpy as jnp
     >>> from calibjax import estimators, kernels

@@ -35,7 +35,7 @@ class Neighbourhood:
         kernel: kernel record on features with values ≥ 0. Its field `length_scale` may hold G
             length scales, [G], which are evaluated at once.
         binning: binning of batches of `Bernoulli`s, such as `UniformBins(15)`, or a function of
-            such batches; a function sees the samples and other points together.
+            such batches. A function is called with the samples and other points together.
 
     References: L21 §3.1; App. A for bins of equal mass.
 
@@ -54,13 +54,13 @@ class Neighbourhood:
 
     @classmethod
     def laplacian(cls, length_scale: Any, num_bins: int) -> Self:
-        """The neighbourhood of L21: the Laplacian kernel in confidence bins of equal width.
+        """Neighbourhood of L21: the Laplacian kernel in confidence bins of equal width.
 
             k(φ, φ') = exp(−‖φ − φ'‖₁ / (d γ)) for features of d numbers.
 
         Args:
-            length_scale: bandwidth γ > 0, in units of the features per dimension: a number, or G
-                of them, [G]. L21 uses 0.2 for t-SNE and 0.4 for PCA features.
+            length_scale: bandwidth γ > 0, in units of the features per dimension, a number or [G].
+                L21 uses 0.2 for t-SNE and 0.4 for PCA features.
             num_bins: number of confidence bins of equal width, as in `UniformBins`; 15 in L21.
         """
         return cls(Exponential(length_scale, Manhattan(mean=True)), UniformBins(num_bins))
@@ -74,9 +74,9 @@ class Neighbourhood:
         return (bins, bins) if points is None else bins[::-1]
 
     def check_values(self, name: str) -> PyTree:
-        """Checks kernel and binning; the length scale of the kernel may be of shape [G]."""
+        """Check kernel and binning; the length scale of the kernel may be of shape [G]."""
         kernel, binning = self.kernel, checks.record_values(self.binning, f"{name}.binning")
-        if isinstance(binning, types.FunctionType | functools.partial):  # which are not pytrees
+        if isinstance(binning, types.FunctionType | functools.partial):  # not pytrees
             binning = Partial(binning)
         scales: Any = getattr(kernel, "length_scale", None)
         if np.ndim(scales) == 1:
@@ -91,7 +91,7 @@ class Neighbourhood:
 
 
 def checked_neighbourhood(neighbourhood: object) -> Neighbourhood:
-    """The neighbourhood with a checked kernel, whose length scale may be of shape [G]."""
+    """Neighbourhood with a checked kernel, whose length scale may be of shape [G]."""
     if not isinstance(neighbourhood, Neighbourhood):
         got = checks.described(neighbourhood)
         raise TypeError(f"neighbourhood: expected estimators.Neighbourhood, got {got}")
@@ -105,17 +105,15 @@ _ROUNDING = 1e-3  # of the effective size of two samples
 class LocalErrors:
     """Local calibration errors, with standard errors and effective sample sizes.
 
-    All attributes are of shape [n], or [G, n] for G kernels. If no sample that counts is in the bin
-    of a point, `effective_size` is zero and the others are NaN.
+    All attributes are of shape [n], or [G, n] for G kernels. If no sample of positive weight is in
+    the bin of a point, `effective_size` is zero and the others are NaN.
 
     Attributes:
-        error: signed local error, local mean of confidence − correct; positive where the model is
-            overconfident.
-        standard_error: standard error of `error`, from the spread of the local samples; infinite
-            where their effective number is below two. It is too small where the few nearby samples
-            are all correct, or all wrong.
-        null_standard_error: standard deviation of `error` if the model is calibrated: the size of
-            errors that are expected by chance.
+        error: signed local error, local mean of confidence − correct; positive for overconfidence.
+        standard_error: standard error of `error`, from the spread of the local samples; infinite if
+            their effective number is below two. It is too small if the few nearby samples are all
+            correct, or all wrong.
+        null_standard_error: standard deviation of `error` under calibration.
         effective_size: effective number of local samples, (Σ_i w_i)² / Σ_i w_i².
     """
 
@@ -148,27 +146,26 @@ def local_errors(
 
         error(x) = Σ_i w_i r_i / Σ_i w_i,   r_i = confidence_i − correct_i,   w_i = k(x, x_i),
 
-    sums over the samples whose confidence is in the same bin as that of x, including x itself.
-    With normalised weights,
+    with sums over the samples in the confidence bin of x, including x itself. With normalised
+    weights,
 
         standard_error² = Σ_i w_i (r_i − error)² · Σ_i w_i² / (1 − Σ_i w_i²),
         null_standard_error² = Σ_i w_i² confidence_i (1 − confidence_i).
 
     The first assumes many identically distributed samples; for equal weights it is the usual
-    standard error of a mean. The second is exact if the model is calibrated and labels are
-    independent; `error` then has mean zero. For any number of samples, it tells which errors are
-    large compared with chance; `hypothesis_tests.local_calibration_test` is the exact test.
+    standard error of a mean. The second is exact for every n if the model is calibrated and labels
+    are independent; `error` then has mean zero. `hypothesis_tests.local_calibration_test` is the
+    exact test.
 
     Args:
         neighbourhood: kernel on features and binning of confidences. For G length scales all
             results have a leading axis G, and distances are computed once.
         features: features of the samples, [n, d], or any pytree with leading axis n.
-        confidences: confidences in [0, 1], [n]: an array or a batch of `Bernoulli`s, as
-            `top_label` returns it.
+        confidences: confidences in [0, 1], [n]: an array or a batch of `Bernoulli`s, as from
+            `top_label`.
         correct: whether the predicted class was observed, 0 or 1, [n].
-        weights: v ≥ 0 of the samples, [n], with which k(x, x_i) is multiplied: the w_i above are
-            v_i k(x, x_i). None for samples that count equally.
-        at: features and confidences of other points, at which the errors are evaluated.
+        weights: v ≥ 0 of the samples, [n]: w_i = v_i k(x, x_i). None for equal weights.
+        at: features and confidences of other points to evaluate the errors at.
 
     Returns:
         The errors at the samples, or at the points `at`.
@@ -177,9 +174,9 @@ def local_errors(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory.
-    O(n G + n log n) in all for an exponential or Matérn kernel on a single feature, without `at`,
-    weights of zero and traced arguments (outside of `jit`).
+    Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory. O(n G
+    + n log n) in total for an exponential or Matérn kernel on a single feature, without `at`,
+    weights of zero and `jit`.
 
     References: L21 eq. (4) and App. D (signed); Kish (1965), Survey sampling, for the effective
     size.
@@ -200,7 +197,7 @@ def local_errors(
 
 @jax.jit
 def _local_errors(problem: "LocalProblem") -> LocalErrors:
-    """See `local_errors`."""
+    """Checked `local_errors`."""
     (places, confidences), residuals = problem.confidences, problem.residuals
     values = [residuals, jnp.square(residuals), confidences * (1 - confidences)]
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
@@ -208,12 +205,12 @@ def _local_errors(problem: "LocalProblem") -> LocalErrors:
     size = jnp.square(totals[0]) / jnp.where(has_samples, totals[1], 1)
     # If one sample has nearly all the weight, the spread is undetermined.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
-    size = checks.nan_with(size, confidences, residuals)  # NaN are in bins of their own
+    size = checks.nan_with(size, confidences, residuals)  # NaN are in separate bins
     size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     deviations = _root_of_ratio(spread, others), _root_of_ratio(means[1, ..., 2], size)
-    found = (jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations))
-    return LocalErrors(*found, effective_size=size)
+    errors = (jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations))
+    return LocalErrors(*errors, effective_size=size)
 
 
 @checked(at=_points)
@@ -230,24 +227,23 @@ def lce(
 
         LCE(x) = |Σ_i k(x, x_i) (confidence_i − correct_i)| / Σ_i k(x, x_i),
 
-    sums over the samples whose confidence is in the same bin as that of x, including x itself. For
-    a wide kernel it is the calibration error of the bin, for a narrow one that of the nearest
-    sample alone. It is biased upwards: even a calibrated model has errors by chance, which are
-    larger where fewer samples are near. `local_errors` gives their size, and
+    with sums over the samples in the confidence bin of x, including x itself. For a wide kernel it
+    is the calibration error of the bin, for a narrow kernel |confidence − correct| of the nearest
+    sample. It is biased upwards, because even a calibrated model has errors by chance, especially
+    with few nearby samples. `local_errors` gives their size, and
     `hypothesis_tests.local_calibration_test` tests which errors exceed chance.
 
     Args:
-        neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
-            arguments.
+        neighbourhood: kernel on features and binning of confidences, as in `local_errors`.
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], see `local_errors`.
-        at: features and confidences of other points, at which the errors are evaluated.
+        weights: w ≥ 0 of the samples, [n], as in `local_errors`.
+        at: features and confidences of other points to evaluate the errors at.
 
     Returns:
-        The errors [n], or [G, n] for G length scales; NaN where no sample is in the bin of a point
-        of `at`.
+        The errors [n], or [G, n] for G length scales; NaN for points of `at` without a sample in
+        their bin.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -271,7 +267,7 @@ def lce(
 
 @jax.jit
 def _signed_errors(problem: "LocalProblem") -> jax.Array:
-    """Local errors, NaN where no sample is in the bin of a point."""
+    """Local errors, NaN without a sample in the bin of a point."""
     errors, totals = problem.errors()
     return jnp.where(totals == 0, jnp.nan, errors)
 
@@ -288,19 +284,18 @@ def mlce(
 ) -> jax.Array:
     """Maximum local calibration error (MLCE), max_x LCE(x).
 
-    For a wide kernel it is the MCE, for a narrow one the largest |confidence − correct|. G length
-    scales give a whole curve as in L21's figures, with distances computed once. Samples of weight 0
-    are not among the points.
+    For a wide kernel it is the MCE, for a narrow kernel the largest |confidence − correct|. G
+    length scales give a curve as in L21's figures, with distances computed once. Samples of weight
+    0 are left out.
 
     Args:
-        neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
-            arguments.
+        neighbourhood: kernel on features and binning of confidences, as in `local_errors`.
         features: features of the samples, [n, d].
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], see `local_errors`.
-        at: features and confidences of other points, at which the errors are evaluated. Points
-            whose bin holds no sample are left out; if none remains, the result is NaN.
+        weights: w ≥ 0 of the samples, [n], as in `local_errors`.
+        at: features and confidences of other points to evaluate the errors at. Points without a
+            sample in their bin are left out; if none remains, the result is NaN.
 
     Returns:
         A scalar, or [G] for G length scales.
@@ -309,7 +304,7 @@ def mlce(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: that of `lce`.
+    Cost: `lce`.
 
     References: L21 eq. (5).
 
@@ -327,7 +322,7 @@ def mlce(
 
 @functools.partial(jax.jit, static_argnames="is_at_samples")
 def _largest_error(problem: "LocalProblem", *, is_at_samples: bool) -> jax.Array:
-    """See `mlce`."""
+    """Checked `mlce`."""
     errors, totals = problem.errors()
     has_samples = totals != 0
     if is_at_samples and problem.weights is not None:
@@ -337,7 +332,7 @@ def _largest_error(problem: "LocalProblem", *, is_at_samples: bool) -> jax.Array
 
 
 class LocalProblem(NamedTuple):
-    """Samples, the points at which errors are evaluated, and their neighbourhoods.
+    """Samples, points of evaluation, and their neighbourhoods.
 
     Attributes:
         kernel: kernel on features.
@@ -346,7 +341,7 @@ class LocalProblem(NamedTuple):
         confidences: of the points and of the samples.
         correct: whether the samples are correct, 0 or 1, [n].
         weights: of the samples, [n], or None.
-        row: the samples in a row, if they are the points and all of them count.
+        row: ordered samples, if they are the points and have positive weights.
     """
 
     kernel: Kernel
@@ -363,14 +358,14 @@ class LocalProblem(NamedTuple):
         return self.confidences[1] - self.correct
 
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-        """Means of values of the samples around each point, as `smoothed_means` returns them."""
+        """Means of values of the samples around each point, as from `smoothed_means`."""
         weights = jnp.ones_like(values[:, 0]) if self.weights is None else self.weights
         factors = [weights[:, None] ** power for power in powers]
         columns = jnp.concatenate([x for w in factors for x in (w * values, w)], 1)
         if self.row is not None:
             means, totals = means_in_row(self.kernel, self.row, columns, powers=tuple(powers))
         else:
-            # What does not count has no points near it, or a narrow kernel would see nothing else.
+            # Samples of weight 0 are near no point; else a narrow kernel would select only them.
             places, groups = self.groups
             groups = places, jnp.where(weights == 0, jnp.iinfo(groups.dtype).max, groups)
             data = *self.features, columns, groups
@@ -379,13 +374,13 @@ class LocalProblem(NamedTuple):
         sums = jnp.stack([means[i, ..., i * size : (i + 1) * size] for i in range(len(powers))])
         masses = sums[..., -1:]
         means = sums[..., :-1] / jnp.where(masses == 0, 1, masses)
-        # A traced number that is not a probability is in no bin.
+        # A traced value that is not a probability is in no bin.
         means = jnp.where(jnp.isnan(self.confidences[0])[:, None], jnp.nan, means)
         return means, masses[..., 0] * totals
 
     @jax.jit
     def errors(self) -> tuple[jax.Array, jax.Array]:
-        """Signed errors and sums of weights, which are zero where there are no errors."""
+        """Signed errors, and sums of weights, zero without errors."""
         means, totals = self.smoothed(self.residuals[:, None], powers=(1,))
         return means[0, ..., 0], totals[0]
 
@@ -398,10 +393,10 @@ def local_problem(
     at: tuple[Any, jax.Array] | None = None,
     weights: Numbers | None = None,
 ) -> LocalProblem:
-    """The problem of the samples at the points `at`, by default at themselves."""
+    """Problem of the samples at the points `at`, by default at themselves."""
     points, places = (features, confidences) if at is None else at
     groups = neighbourhood.groups(confidences, None if at is None else places, weights)
-    # Nothing is known about a traced sample that is in no bin, or has an unknown weight.
+    # A traced sample in no bin, or of unknown weight, gives NaN.
     correct = checks.nan_with(correct, confidences, correct, weights)
     data = (points, features), groups, (places, confidences), correct, weights
     all_count = weights is None or (checks.is_concrete(weights) and np.all(np.asarray(weights) > 0))
@@ -411,7 +406,7 @@ def local_problem(
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
-    """√(x / y), with x ≥ 0 up to rounding; infinite where y is not positive and x is not NaN."""
+    """√(x / y), with x ≥ 0 up to rounding; infinite if y is not positive and x is not NaN."""
     is_positive = ~(y <= 0)  # or NaN
     ratio = jnp.maximum(x, 0) / jnp.where(is_positive, y, 1)
     return jnp.where(is_positive, safe_sqrt(ratio), jnp.where(jnp.isnan(x), x, jnp.inf))

@@ -1,7 +1,7 @@
 """Probability integral transforms (PIT): counts in bins, coverage of quantiles and intervals.
 
 If the model is calibrated then, given the predictions, the PIT values are independent and uniform
-on (0, 1). The bands contain what independent uniform numbers give.
+on (0, 1). The bands are computed from independent uniform numbers.
 """
 
 import dataclasses
@@ -24,26 +24,24 @@ from calibjax.estimators.curves import is_outside, ranks_of_band, simultaneous_b
 
 @checked
 def pit_values(key: jax.Array, predictions: Distribution, targets: Numbers) -> jax.Array:
-    """Probability integral transform (PIT) of each target: its place in the predicted distribution.
+    """Probability integral transform (PIT) of each target.
 
         u_i = F_i(y_i⁻) + V_i (F_i(y_i) − F_i(y_i⁻)),    V_i uniform on (0, 1],
 
     with the predicted distribution function F_i and its limit F_i(y⁻) from the left. If the model
-    is calibrated then, given the predictions, the u_i are independent and uniform on (0, 1).
-    Without jumps of F_i the value is F_i(y_i), whatever the key; where F_i jumps, it is randomised:
+    is calibrated then, given the predictions, the u_i are independent and uniform on (0, 1). It is
+    F_i(y_i) if F_i is continuous, and randomised where F_i jumps:
 
-    - Counts and other integers: F(y⁻) = F(y − 1). They are known by the support of the family, and
-      for a class of your own without `check_targets` by the dtype of the targets.
-    - `Quantiles`: within the interval that contains the target, of whose inside they say nothing.
-      Targets that equal a quantile are divided among the intervals that meet there such that the
-      numbers of values up to each level are those of a draw under calibration, as far as
-      P(Y < q) ≤ level ≤ P(Y ≤ q) lets them. These values also depend on the other samples, and are
-      uniform up to what the forecasts leave open, see `hypothesis_tests.coverage_test`.
-    - `Ensemble`: the rank of the target among the members,
-      (#{z < y} + V (#{z = y} + 1)) / (m + 1) for the m members z that are not missing, whose
-      number may differ between predictions. It is uniform for every m if the target is exchangeable
-      with the members, as in an ideal ensemble and for posterior draws (simulation-based
-      calibration). `exact_test` with the statistic `pit_ks` tests this; most other exact tests
+    - Counts and other integers: F(y⁻) = F(y − 1). The support of the family determines them, or the
+      dtype of the targets for a class of your own without `check_targets`.
+    - `Quantiles`: uniform within the interval that contains the target. Targets that equal a
+      quantile are divided among the adjacent intervals, within P(Y < q) ≤ level ≤ P(Y ≤ q), like a
+      draw under calibration. These values also depend on the other samples, and are only
+      approximately uniform (see `hypothesis_tests.coverage_test`).
+    - `Ensemble`: the rank of the target among the members, (#{z < y} + V (#{z = y} + 1)) / (m + 1)
+      for the m members z that are not missing; m may differ between predictions. It is uniform for
+      every m if the target is exchangeable with the members, as in simulation-based calibration of
+      posterior draws. `exact_test` with the statistic `pit_ks` tests this; most other exact tests
       redraw the target from the members.
 
     Other distributions with jumps, such as a probability of exactly zero rain, are not recognised.
@@ -52,16 +50,16 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: Numbers) -> j
     Args:
         key: a JAX random key; only randomised values depend on it.
         predictions: batch of n distributions of numbers with a method `cdf`, or of `Quantiles`, or
-            of `Ensemble` without weights, apart from a mask of missing members.
+            of `Ensemble` without weights except a mask of missing members.
         targets: [n].
 
     Returns:
         [n], in [0, 1].
 
     Raises:
-        TypeError: if an argument is of the wrong kind, in particular if predictions are of classes,
-            or have no `cdf`.
-        ValueError: if shapes or values are wrong, or `Ensemble` have weights.
+        TypeError: if an argument is of the wrong kind, in particular if predictions are class
+            predictions, or have no `cdf`.
+        ValueError: if shapes or values are wrong, or an `Ensemble` has weights.
 
     Cost: n evaluations of the distribution function; O(n k + n log n) for k quantiles.
 
@@ -84,7 +82,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: Numbers) -> j
         p = checks.replaced(p, weights=checks.equal_weights("predictions", p.weights))
     elif not isinstance(p, Quantiles):
         checks.method("predictions", p, "cdf")
-    checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
+    checks.shape("targets", targets, (None,), "[n]: only scalars have a distribution function")
     return randomised(key, p, targets)
 
 
@@ -92,20 +90,20 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: Numbers) -> j
 def randomised(
     key: jax.Array, predictions: Any, targets: jax.Array, weights: jax.Array | None = None
 ) -> jax.Array:
-    """PIT values of numbers, [n]; the weights are those of `randomised_intervals`."""
+    """PIT values of numbers, [n]; weights are for `randomised_intervals`."""
     if isinstance(predictions, Quantiles):
         index = randomised_intervals(key, predictions, targets, weights)
         lower, upper = _ends(predictions, index, index)
     else:
         lower, upper = jax.vmap(_jump)(predictions, targets)
     share = 1 - jax.random.uniform(key, lower.shape, lower.dtype)  # in (0, 1]
-    # Where both are equal, rounding must not move the value; NaN stays NaN.
+    # If both are equal, rounding must not change the value; NaN stays NaN.
     values = jnp.where(lower < upper, lower + share * (upper - lower), upper)
     return checks.nan_rows(checks.missing_rows((predictions, targets)), jnp.clip(values, 0, 1))
 
 
 def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Values of the distribution function to the left of y and at y."""
+    """Distribution function to the left of y and at y."""
     if isinstance(p, Ensemble):
         is_there = jnp.ones(p.values.size, bool) if p.weights is None else p.weights != 0
         m, dtype = jnp.sum(is_there), floating_dtype(p)
@@ -119,32 +117,32 @@ def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
 def randomised_intervals(
     key: jax.Array, p: Quantiles, y: jax.Array, weights: jax.Array | None = None
 ) -> jax.Array:
-    """Intervals of levels that the PIT values of targets are in, 0, ..., k, [n].
+    """Intervals of levels of the PIT values of targets, 0, ..., k, [n].
 
-    A target without ties is in `Quantiles.interval`. One that equals the quantiles j to l is in one
-    of the intervals j to l + 1, and the forecasts do not say how probable these are: they imply
-    P(Y < q) ≤ level ≤ P(Y ≤ q). First the number N of targets up to each level is drawn, from the
-    level with the fewest ties on. Given the levels before, it has mean m and variance v, and
+    A target without ties is in `Quantiles.interval`. A target that equals the quantiles j to l is
+    in one of the intervals j to l + 1. Forecasts do not give their probabilities, but imply P(Y <
+    q) ≤ level ≤ P(Y ≤ q). First the number N of targets up to each level is drawn, starting with
+    the level with the fewest ties. Given the previous levels, it has mean m and variance v, and
 
         N = m + w (c − m) + √(1 − w²) √v Z,    w = exp(−(Σ_g t_g² + (t²/n)²) / 4v),
 
-    cut to what the t ties allow, from c − t/2 to c + t/2, with t_g ties at the g-th value and Z
-    normal. Without ties N is what was observed, and with many it is a draw under calibration. The
-    constant 4 was chosen by simulation. Which of the targets these are is drawn from the levels.
+    clipped to c − t/2 to c + t/2 for t ties, with t_g ties at the g-th value and Z normal. Without
+    ties N is the observed number, and with many ties it is a draw under calibration. The constant 4
+    was chosen by simulation. Then the targets up to each level are drawn.
 
     Args:
         key: a JAX random key.
         p: batch of n forecasts.
         y: targets, [n].
-        weights: w ≥ 0 of the samples, [n], whose sums the numbers are.
+        weights: w ≥ 0 of the samples, [n]; numbers are sums of weights.
     """
-    # Random numbers that are used nowhere else.
+    # Independent of other random numbers.
     (n, k), (first, second) = p.values.shape, jax.random.split(jax.random.fold_in(key, 2**31))
     is_tied = p.values == y[:, None]
     each = (jnp.ones_like(p.levels[:, 0]) if weights is None else weights)[:, None]
     tied, total = each * is_tied, jnp.sum(each)
     least, ties = jnp.sum(each * (y[:, None] < p.values), 0), jnp.sum(tied, 0)
-    # Counts and rounded numbers tie at several values, whose levels lie elsewhere in their jumps.
+    # Counts and rounded numbers tie at several values, with levels elsewhere in their jumps.
     order = jnp.argsort(y)
     group = jnp.cumsum(jnp.diff(y[order], prepend=y[order][:1]) != 0)
     sizes = jax.ops.segment_sum(tied[order], group, n)
@@ -177,13 +175,13 @@ def randomised_intervals(
 
 
 def _ends(p: Quantiles, first: jax.Array, last: jax.Array) -> list[jax.Array]:
-    """Levels below and above intervals that follow one another, [n] each."""
+    """Levels below and above consecutive intervals, [n] each."""
     levels = jnp.pad(p.levels, ((0, 0), (1, 1))).at[:, -1].set(1)
     return [jnp.take_along_axis(levels, i[:, None], 1)[:, 0] for i in (first, last + 1)]
 
 
 LEVELS = tuple(np.arange(1, 20) / 20)
-_OF_BAND = "num_draws", "confidence_level"  # options that are known when compiling
+_OF_BAND = "num_draws", "confidence_level"  # static options
 _BYTES_PER_NUMBER = 32  # random bits, a uniform number and its cell in one redraw
 
 
@@ -192,13 +190,13 @@ class PITHistogram:
     """Numbers of PIT values in bins of equal width, and a band for all of them.
 
     Attributes:
-        edges: of the bins, from 0 to 1; a bin contains its upper edge, [K + 1].
-        counts: number of values in each bin, integers, [K]; with weights their sum, where that of
-            all values is their effective number (Σ_i w_i)² / Σ_i w_i².
+        edges: edges of the bins, from 0 to 1; a bin contains its upper edge, [K + 1].
+        counts: number of values in each bin, integers, [K]; with weights the sum of weights, scaled
+            to a total of the effective number (Σ_i w_i)² / Σ_i w_i².
         simultaneous_lower: lower end of the band of all bins at once, [K].
-        simultaneous_upper: its upper end, [K].
-        confidence_level: lower bound of the probability under calibration that all counts are in
-            the band; a Python number.
+        simultaneous_upper: upper end of the band of all bins at once, [K].
+        confidence_level: lower bound of the coverage of the band under calibration; a Python
+            number.
     """
 
     edges: jax.Array
@@ -209,23 +207,22 @@ class PITHistogram:
 
     @property
     def is_outside(self) -> jax.Array:
-        """Which bins are outside the band, [K]; see `ReliabilityCurve.is_outside`."""
+        """Mask of bins outside the band, [K]; see `ReliabilityCurve.is_outside`."""
         return is_outside(self.counts, self.simultaneous_lower, self.simultaneous_upper)
 
 
 @record
 class CoverageCurve:
-    """Share of targets that predicted sets contain, over the probability of the sets.
+    """Share of targets in predicted sets, as a function of the probability of the sets.
 
     Attributes:
         levels: predicted probabilities of the sets, increasing, [L].
-        coverage: shares of the targets that are in them, [L].
+        coverage: shares of the targets in the sets, [L].
         simultaneous_lower: lower end of the band of all levels at once, [L].
-        simultaneous_upper: its upper end, [L].
-        confidence_level: lower bound of the probability under calibration that all shares are in
-            the band; a Python number.
-        kind: "quantile" if the sets are all numbers up to a quantile, "interval" if they are the
-            central intervals.
+        simultaneous_upper: upper end of the band of all levels at once, [L].
+        confidence_level: lower bound of the coverage of the band under calibration; a Python
+            number.
+        kind: "quantile" for sets of all numbers up to a quantile, "interval" for central intervals.
     """
 
     levels: jax.Array
@@ -237,7 +234,7 @@ class CoverageCurve:
 
     @property
     def is_outside(self) -> jax.Array:
-        """Which levels are outside the band, [L]; see `ReliabilityCurve.is_outside`."""
+        """Mask of levels outside the band, [L]; see `ReliabilityCurve.is_outside`."""
         return is_outside(self.coverage, self.simultaneous_lower, self.simultaneous_upper)
 
     def mean_absolute_calibration_error(self) -> jax.Array:
@@ -251,8 +248,8 @@ class CoverageCurve:
     def miscalibration_area(self) -> jax.Array:
         """Area between the diagonal and the curve from (0, 0) over its points to (1, 1), a scalar.
 
-        The three numbers are those of Chung et al. (2021), Uncertainty Toolbox, whose levels are
-        100 equally spaced ones from 0 to 1; 0 and 1 count in the means there.
+        The three errors are those of Chung et al. (2021), Uncertainty Toolbox, with 100 equally
+        spaced levels from 0 to 1, both included in the means.
         """
         pad = [(0, 0)] * (self.levels.ndim - 1) + [(1, 1)]
         widths = jnp.diff(jnp.pad(self.levels, pad).at[..., -1].set(1))
@@ -284,24 +281,23 @@ def pit_counts(
         |S_k − n/K| / √(n (1 − 1/K) / K) ≤ c in every bin,
 
     where c is the ⌈(B + 1) γ⌉-th smallest of the B maxima of the left-hand side over the bins of
-    each redraw, for the confidence level γ. Under calibration all counts are in the band with
-    probability at least γ, for every n, every B and every K. With weights the redraws keep them,
-    and n is the effective number of values.
+    each redraw. Under calibration all counts are in the band with probability at least γ, for every
+    n, every B and every K. Redraws keep the weights, and n is then the effective number of values.
 
-    Counts that are high at both ends mean that predictions are too narrow, counts that are high in
-    the middle that they are too wide, a slope that they are biased. Equal counts do not imply
-    calibration, because errors may cancel over the samples. `plotting.pit_histogram` draws them.
+    High counts at both ends mean that predictions are too narrow; high counts in the middle, too
+    wide; a slope, biased. Equal counts do not imply calibration, because errors may cancel over the
+    samples. `plotting.pit_histogram` draws them.
 
     Args:
         key: a JAX random key.
         values: result of `pit_values`, or other numbers that should be uniform on (0, 1), [n].
-        weights: w ≥ 0 of the values, [n]; None for values that count equally.
+        weights: w ≥ 0 of the values, [n]; None for equal weights.
         num_bins: K.
         num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
         confidence_level: γ in (0, 1).
 
     Returns:
-        The counts, their bins and their band.
+        The histogram with its band.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -343,30 +339,29 @@ def coverage_curve(
     num_draws: int = 999,
     confidence_level: float = 0.9,
 ) -> CoverageCurve:
-    """Share of targets in the predicted intervals, or up to the predicted quantiles, with a band.
+    """Share of targets in predicted intervals, or up to predicted quantiles, with a band.
 
         "interval": coverage(γ) = #{i: |2 u_i − 1| ≤ γ} / n,
         "quantile": coverage(τ) = #{i: u_i ≤ τ} / n,
 
-    with the PIT values u_i, and sums of weights instead of numbers if there are weights. The first
-    is the coverage of the central interval between the predicted quantiles of the levels
-    (1 − γ)/2 and (1 + γ)/2. Below the diagonal intervals are too narrow, above it too wide. If
-    targets equal quantiles, u_i is random and the coverage about γ under calibration, although
-    closed intervals contain more targets. The second is the empirical distribution function of the
-    PIT values: u_i ≤ τ means that y_i is at most the predicted τ-quantile.
+    with the PIT values u_i, or with sums of weights. The first is the coverage of the central
+    interval between the predicted quantiles of the levels (1 − γ)/2 and (1 + γ)/2. Intervals are
+    too narrow below the diagonal and too wide above it. If targets equal quantiles, u_i is random
+    and the coverage is about γ under calibration, although closed intervals contain more targets.
+    The second is the empirical distribution function of the PIT values: u_i ≤ τ if y_i is at most
+    the predicted τ-quantile.
 
-    The band is that of `pit_counts` for the numbers of values up to each level: under calibration
-    all shares are in it with at least the probability `confidence_level`.
+    The band is computed as in `pit_counts`: under calibration all shares are in it with probability
+    at least `confidence_level`.
 
     Args:
         key: a JAX random key.
         values: result of `pit_values`, or other numbers that should be uniform, such as p-values,
             [n].
         kind: "interval" or "quantile".
-        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count
-            equally.
-        levels: γ or τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. For `Quantiles` only their
-            own levels, or the probabilities between two of them, are meaningful.
+        weights: w ≥ 0 of the values, [n], which the redraws keep; None for equal weights.
+        levels: γ or τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. For `Quantiles` use only
+            their levels, or differences of two of them.
         num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
         confidence_level: of the band, in (0, 1).
 
@@ -414,9 +409,9 @@ def _counted(
     rank: int,
     is_cumulative: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Numbers of values between the edges, or up to each, [L], and the ends of their band.
+    """Numbers (or sums of weights) of values between the edges, or up to each, [L], and their band.
 
-    Missing numbers if a value or an edge is NaN. With weights sums of these.
+    Missing if a value or an edge is NaN.
     """
     each = jnp.ones(values.size, jnp.int32) if weights is None else weights
 
@@ -431,7 +426,7 @@ def _counted(
     batch_size = default_batch_size(_BYTES_PER_NUMBER * values.size)
     redraws = map_batches(jax.random.split(key, num_draws), jax.vmap(redraw), batch_size)
     probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
-    # Weights are in the units in which this is the sum of their squares, too.
+    # Weights are scaled so that this is also the sum of their squares.
     size = jnp.asarray(values.size, values.dtype) if weights is None else jnp.sum(weights)
     deviation = jnp.sqrt(size * probs * (1 - probs))
     lower, upper = simultaneous_band(redraws, rank, size, size * probs, deviation)

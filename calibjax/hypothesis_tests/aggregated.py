@@ -1,10 +1,8 @@
 """Exact test with a family of kernels, also after a recalibration, and directions of errors.
 
-In which direction predictions are wrong: signs of scores, and what they mean in words.
-
-The SKCE is a sum of squares and has no sign. Where a target kernel is the product of one number
-r(p, y) with itself, such as a score, the sum of x(p_i) r(p_i, y_i) says in which direction the
-predictions are off; x is the number of a `Regressor`, and otherwise one.
+The SKCE is a sum of squares and has no sign. If a target kernel is r(p, y) r(q, z) with a scalar r,
+such as a score, the sign of Σ_i x(p_i) r(p_i, y_i) gives the direction of the error. x is the
+number of a `Regressor`, and otherwise one.
 """
 
 import dataclasses
@@ -65,7 +63,7 @@ from calibjax.operators.kernel_matrix import Tiled
 from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
-_SURE = 2.0  # standard errors, beyond which errors that may cancel count as having one sign
+_SURE = 2.0  # standard errors from which errors that may cancel count as having one sign
 _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),
@@ -78,19 +76,18 @@ _SCORES = {  # words for positive and for negative sums
 def with_directions(
     components: SKCEComponents, members: Sequence[tuple[Any, Any]], predictions: Any, *data: Any
 ) -> SKCEComponents:
-    """The components of a family with their directions in words, and the scores of these.
+    """Components of a family with descriptions and scores of their directions.
 
     Args:
         components: of the family.
         members: lenses and kernels.
-        predictions: that kernels on predictions look at.
-        data: predictions that are judged, the same or repaired ones, and targets; weights, [n], or
-            None.
+        predictions: arguments of kernels on predictions.
+        data: assessed predictions (the same or recalibrated) and targets; weights, [n], or None.
     """
     probs = getattr(predictions, "class_probs", None)
     of_dispersion = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
-    words, found = [], []
+    words, scores = [], []
     for lens, kernel in members:
         words.append(_words(lens, kernel, is_binary) + of_dispersion)
         score = jnp.zeros((), floating_dtype(predictions))
@@ -98,13 +95,13 @@ def with_directions(
             regressor = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
             member, least = (lens, regressor, kernel.target), _SURE * (not _is_of_rank_one(kernel))
             score = _direction_score(member, predictions, *data, least).astype(score.dtype)
-        found.append(score)
-    directions = {"direction_scores": jnp.stack(found), "directions": tuple(words)}
+        scores.append(score)
+    directions = {"direction_scores": jnp.stack(scores), "directions": tuple(words)}
     return dataclasses.replace(components, **directions)
 
 
 def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
-    """What positive and negative direction scores mean."""
+    """Descriptions of positive and negative direction scores."""
     if not isinstance(kernel, TensorProduct):
         return "", ""
     inner: Any = kernel.target
@@ -135,9 +132,8 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
 def are_squares(members: Sequence[tuple[Any, Kernel]]) -> tuple[bool, ...]:
     """`SKCEComponents.squares` of kernels: those with residuals of normal scores as targets.
 
-    The mean D of the squares of these residuals has heavy tails, fourth powers of scores and more,
-    and would drown what their sum says. It sees no error that other kernels on normal scores do not
-    see.
+    The mean D of the squares of these residuals has heavy tails (fourth powers of scores and more)
+    and would mask their sum. Other kernels on normal scores detect the errors that D detects.
     """
 
     def is_residual(target: Any) -> bool:
@@ -151,7 +147,7 @@ def are_squares(members: Sequence[tuple[Any, Kernel]]) -> tuple[bool, ...]:
 
 
 def _terms(kernel: Any) -> list[Any]:
-    """The kernels that a sum of multiples consists of."""
+    """Kernels in a sum of multiples of kernels."""
     if not isinstance(kernel, Sum | Scaled):
         return [kernel]
     return [term for _, part in kernel.combination() for term in _terms(part)]
@@ -163,11 +159,11 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return all(isinstance(term, Constant | Regressor) for term in _terms(kernel.prediction))
 
 
-@jax.jit  # one program for all members that differ in their arrays
+@jax.jit  # one program for members that differ only in their arrays
 def _direction_score(
     member: tuple[Any, Any, Any], predictions: Any, judged: Any, weights: Any, least: float
 ) -> jax.Array:
-    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with weights that of w_i x_i r_i; zero below the least."""
+    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with w_i x_i r_i for weights; zero below the least."""
     lens, regressor, target = member
     viewed = judged if lens is None else lens(*judged)
     numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
@@ -176,7 +172,7 @@ def _direction_score(
         numbers *= jax.vmap(lambda p: regressor.number(bare(p)))(of)
     numbers = numbers if weights is None else jnp.where(weights > 0, weights * numbers, 0)
     size = jnp.max(jnp.abs(numbers))
-    numbers = numbers / jnp.where(size > 0, size, 1)  # whose squares do not vanish
+    numbers = numbers / jnp.where(size > 0, size, 1)  # so that squares do not underflow
     error = jnp.sqrt(jnp.sum(jnp.square(numbers)))
     score = jnp.sum(numbers) / jnp.where(error > 0, error, 1)
     return jnp.where(jnp.abs(score) < least, 0, score)
@@ -206,29 +202,33 @@ def aggregated_skce_test(
 ) -> CalibrationTestResult:
     """Exact test of calibration with a family of kernels, for errors of any scale.
 
-    A single kernel misses errors that are much smaller or larger than its length scales. This test
-    takes the largest of the omnibus statistics T_k of `exact_skce_test` in each of G groups of
-    kernels, and combines the groups by a soft maximum,
+    A single kernel misses errors on scales much smaller or larger than its length scales. This test
+    takes the largest omnibus statistic T_k of `exact_skce_test` in each of G groups of kernels, and
+    combines the groups by a soft maximum,
 
         T = √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0),
         M_g = z(max_{k in g} T_k),
 
-    where z standardises over the pool of the observed and the resampled data sets, as it does in
-    the components of `SKCEComponents`, of which T_k is the largest, and ranks T in this pool. That
-    is exact for every n, every B and every family, without a second level of redraws. The first
-    term of T is zero where no group is above its mean; these data sets are ranked by their largest
-    M_g. Of a `Constant` or `Regressor` on predictions with a residual of normal scores, such as
-    `NormalScore(Fisher(AffineScaling(), "shift"))`, whose SKCE is the square of one sum, T_k is the
-    component of the biased SKCE, since the mean of the squares has heavy tails; `exact_skce_test`
-    does so with `statistic="biased"`. Groups are kernels that see the same kind of errors: many
-    similar kernels count as one group, and evidence in several groups adds up. A single group gives
-    the largest T_k. The adjusted p-value of a kernel is the rank, among the T of the redraws, of
-    √(max(M² − 2 log G, 0)) + min(M, 0), where M is the M_g that its T_k alone would give: under
-    calibration the probability that any of them is ≤ α is at most α.
+    where z standardises over the pool of the observed and the resampled data sets, as in
+    `SKCEComponents`. The rank of T in this pool is exact for every n, every B and every family,
+    without a second level of redraws. The first term of T is zero if no group is above its mean;
+    these data sets are ranked by their largest M_g.
 
-    For `Ensemble` the redraws are those of `ensemble_skce_test`: which of the members and the
-    target is the target. For all others targets are resampled under the null, as in `exact_test`,
-    whose assumption about independence applies.
+    A group holds kernels that detect the same kind of error: many similar kernels count as one
+    group, and evidence in several groups adds up. A single group gives the largest T_k.
+
+    A `Constant` or `Regressor` on predictions with a residual of normal scores, such as
+    `NormalScore(Fisher(AffineScaling(), "shift"))`, has an SKCE that is the square of one sum. Its
+    T_k is the component of the biased SKCE, as with `statistic="biased"`, because the mean of the
+    squares has heavy tails.
+
+    The adjusted p-value of a kernel is the rank, among the T of the redraws, of √(max(M² − 2 log G,
+    0)) + min(M, 0), where M is the M_g of its T_k alone. Under calibration the probability that any
+    of them is ≤ α is at most α.
+
+    For `Ensemble`, a redraw picks which of the members and the target is the target, as in
+    `ensemble_skce_test`. For all other predictions, targets are resampled under the null as in
+    `exact_test`, whose assumption about independence applies.
 
     Args:
         key: a JAX random key.
@@ -236,7 +236,7 @@ def aggregated_skce_test(
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
         kernels: the family, by default `default_kernels(predictions)`: a list, dictionary or nested
-            containers of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
+            container of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
             lens such as `estimators.top_label`. Containers within the outermost one are groups.
             They must not be chosen with the targets.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
@@ -244,12 +244,12 @@ def aggregated_skce_test(
             about 16 MB.
 
     Returns:
-        The result. `statistic` is T, `adjusted_pvalue` contains those of the kernels, in the same
-        containers, `group_pvalues` those of the groups, `estimate` the unbiased SKCE of each
-        kernel, [K]. `components` has a last axis K; `components.largest_kernel` and
-        `components.largest_group` are the names of the kernel with the largest z and of its
-        group, `components.of_kernel(name)` its components, and `components.direction_of(name)`
-        says in words in which direction the predictions are off.
+        The result. `statistic` is T, `estimate` the unbiased SKCE of each kernel, [K].
+        `adjusted_pvalue` contains the p-values of the kernels, in the containers of `kernels`, and
+        `group_pvalues` those of the groups. `components` has a last axis K;
+        `components.largest_kernel` and `components.largest_group` name the kernel with the largest
+        z and its group, `components.of_kernel(name)` are its components, and
+        `components.direction_of(name)` describes the error.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -257,10 +257,9 @@ def aggregated_skce_test(
             count.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: that of one `exact_skce_test` for each kernel on predictions if the target kernels have
-    features (see there), and little for those that are smooth on the scale of the predictions,
-    whose matrices have a low rank; otherwise that of one for each kernel. All share the redraws.
-    Values that are traced have no features.
+    Cost: one `exact_skce_test` for each kernel, with common redraws. If the target kernels have
+    features (see there), one for each kernel on predictions, and less for kernels that are smooth
+    on the scale of the predictions. Traced values have no features.
 
     References: none of the four papers has it. Schrab, Kim, Albert, Laurent, Guedj and Gretton
     (2023), MMD aggregated two-sample test, combine p-values of kernels instead of statistics, which
@@ -291,25 +290,25 @@ def aggregated_skce_test(
     return skce_result(pool, components, parts[0][0], draws="targets resampled under the null")
 
 
-PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # what `Hypothesis.parts` returns
-_ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number has in 2.5 % of them
+PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # returned by `Hypothesis.parts`
+_ZERO = 1e-3  # n SKCE_b over its mean; one number is as small in 2.5 % of the redraws
 
 
 @record
 class _AfterRepair(Conditional):
-    """A target kernel under repaired predictions, which come together with the targets."""
+    """Target kernel under recalibrated predictions, which come together with the targets."""
 
     kernel: Kernel
 
 
 @record
 class _OnBoth:
-    """A lens on predictions, and on repaired ones that come together with the targets."""
+    """Lens on predictions, and on recalibrated predictions that come with the targets."""
 
     lens: Callable[..., Any]
 
     def __call__(self, predictions: Any, repaired: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Both as the lens shows them."""
+        """Both through the lens."""
         viewed, _ = self.lens(predictions, repaired[1])
         return viewed, self.lens(*repaired)
 
@@ -320,7 +319,7 @@ def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) ->
 
 
 def _unknown(*_: object) -> NoReturn:
-    raise NotImplementedError("no expectations without repaired predictions")
+    raise NotImplementedError("no expectations without recalibrated predictions")
 
 
 register_expectations(
@@ -337,7 +336,7 @@ register_expectations(
 
 
 def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:
-    """A member of the family, for targets that come with repaired predictions."""
+    """Member of the family for targets that come with recalibrated predictions."""
     if not isinstance(kernel, TensorProduct):
         raise TypeError(f"kernels: expected tensor products, got {checks.described(kernel)}")
     product = TensorProduct(kernel.prediction, _AfterRepair(kernel.target))
@@ -345,10 +344,10 @@ def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, 
 
 
 def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
-    """E h of a target of repaired predictions [b, n] and itself, for a target kernel, [b, n].
+    """E h of a target of recalibrated predictions [b, n] and itself, for a target kernel, [b, n].
 
-    Zero where it is the same for all predictions, as of normal scores, and where it is not known:
-    a user's kernel need not have the expectation of k(Z, Z).
+    Zero if it is equal for all predictions, as for normal scores, or unknown: a user's kernel need
+    not have the expectation of k(Z, Z).
     """
     zeros = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
     if isinstance(kernel.kernel, NormalScore):
@@ -362,16 +361,16 @@ def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
 
 @record
 class Hypothesis:
-    """That a recalibration is enough, of checked data.
+    """Null hypothesis that a recalibration is enough, for checked data.
 
     Attributes:
-        recalibration: whose parameters are fitted.
-        plan: how the kernels are evaluated for original predictions, and `judged` ones.
-        predictions: the original ones.
-        repaired: with the observed targets.
+        recalibration: the fitted recalibration.
+        plan: evaluation of the kernels for original and `judged` predictions.
+        predictions: original predictions.
+        repaired: predictions recalibrated with the observed targets.
         weights: of the samples, or None.
         structure: tree of the kernels.
-        squares: `SKCEComponents.squares` of them.
+        squares: `SKCEComponents.squares` of the kernels.
     """
 
     recalibration: Any
@@ -384,28 +383,28 @@ class Hypothesis:
 
     @staticmethod
     def redrawn(key: jax.Array, repaired: Distribution) -> PyTree:
-        """Other targets."""
+        """Resampled targets."""
         return draw(key, repaired)
 
     def fitted(self, targets: PyTree) -> Any:
-        """Predictions that are repaired with other targets."""
+        """Predictions that are recalibrated with other targets."""
         return repaired_by(self.recalibration, self.predictions, targets, self.weights)
 
     def judged(self, repaired: Distribution, targets: PyTree) -> tuple[Any, Any]:
-        """Repaired predictions and targets."""
+        """Recalibrated predictions and targets."""
         return repaired, targets
 
     def loss(
         self, score: Callable[..., jax.Array], repaired: Distribution, targets: PyTree
     ) -> jax.Array:
-        """The score of repaired predictions."""
+        """Score of recalibrated predictions."""
         options = {} if self.weights is None else {"weights": self.weights}
         return score(repaired, targets, **options)
 
     def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
-        """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
+        """Means of h off and on the diagonal, for several sets of targets [b, n, ...].
 
-        The third is what the repaired predictions expect of the second.
+        The third part is the expectation of the second under the recalibrated predictions.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
         n = number_of(self.predictions, self.weights)
@@ -413,7 +412,7 @@ class Hypothesis:
         return *means, _expected_diagonal(self.plan, self.predictions, repaired, self.weights) / n
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
-        """That of the means for the observed targets, then for resampled ones."""
+        """Result from the means for the observed targets, then for resampled ones."""
         name, weights, fits = type(self.recalibration).__name__, self.weights, parts[1][1:]
         if checks.is_concrete(fits):
             is_missing = np.isnan(fits).reshape(len(fits), -1).any(1)
@@ -432,16 +431,15 @@ class Hypothesis:
 
 @jax.jit
 def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Means of h off and on the diagonal, and the dispersion, which differ in the targets only.
+    """Means of h off and on the diagonal, and the dispersion, comparable between fits.
 
-    The dispersion is the mean on the diagonal. Of classes and ensembles it follows closely from the
-    fit, and varies between the fits to redraws more than the targets of one fit make it. So it is
-    measured from what its own fit expects, to which that of the observed targets is added.
+    The dispersion is the mean on the diagonal. For classes and ensembles the fit nearly determines
+    it, and it varies more between fits than between targets of one fit. So it is measured from its
+    expectation under its own fit, and the expectation under the observed fit is added.
 
-    Means of kernels that every fit makes zero are the same in all redraws, such as the score of the
-    parameter that is fitted. What is left of them depends on the fitted parameters only, says
-    nothing about calibration, and costs power: the statistic of the redraws would be the largest of
-    more kernels than can be loud for the data.
+    Kernels that every fit makes zero, such as the score of the fitted parameter, are set to one
+    value. Their remainders depend on the fitted parameters only, carry no information on
+    calibration, and cost power.
     """
     unbiased, diagonal, expected = parts
     total = diagonal + (n - 1) * unbiased
@@ -453,22 +451,22 @@ def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.
 
 
 def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any) -> jax.Array:
-    """Σ_i w_i² E h_i of samples with themselves under repaired predictions [b, n], [b, K]."""
+    """Σ_i w_i² E h_ii under recalibrated predictions [b, n], [b, K]."""
     shares = jnp.ones(()) if weights is None else jnp.square(weights)
 
     def of_view(view: Any) -> jax.Array:
         q = repaired
         if view.lens is not None:
             labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
-            seen = jax.vmap(lambda y: view.lens(predictions, y)[1])
-            q, _ = seen((repaired, labels))
+            through_lens = jax.vmap(lambda y: view.lens(predictions, y)[1])
+            q, _ = through_lens((repaired, labels))
         columns = []
         for each in view.featured:
             norms = expected_norms(each.kernel, q)
-            columns += [matmul(norms, shares * own.diagonal) for own in each.operators]
+            columns += [matmul(norms, shares * operator.diagonal) for operator in each.operators]
         for kernel in view.others:
-            own: Any = Tiled(kernel.prediction, view.predictions, prediction_kernel)
-            columns.append(matmul(expected_norms(kernel.target, q), shares * own.diagonal))
+            operator: Any = Tiled(kernel.prediction, view.predictions, prediction_kernel)
+            columns.append(matmul(expected_norms(kernel.target, q), shares * operator.diagonal))
         return jnp.stack(columns, 1)
 
     return plan.mapped(of_view)
@@ -476,32 +474,32 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
 
 @record
 class _OfEnsembles(Hypothesis):
-    """That of ensembles: `repaired` are pools of targets and repaired members.
+    """Hypothesis for ensembles: `repaired` are pools of targets and recalibrated members.
 
-    What is redrawn are the values of the pools, with the target first, [n, m + 1]; to all of them
-    the recalibration is fitted on top of what repaired the members.
+    A redraw reorders the values of the pools, the target first, [n, m + 1]. The recalibration is
+    fitted to them on top of the recalibration of the members.
     """
 
     @staticmethod
     def redrawn(key: jax.Array, repaired: Any) -> jax.Array:
-        """Pools with another value as the target."""
+        """Pools with a randomly chosen value as the target."""
         values = repaired.values
         rows = jnp.arange(len(values))
         chosen = jax.random.randint(key, rows.shape, 0, values.shape[1])
         return values.at[rows, chosen].set(values[:, 0]).at[:, 0].set(values[rows, chosen])
 
     def fitted(self, targets: jax.Array) -> Ensemble:
-        """Pools of repaired members and the targets of other pools."""
+        """Pools of recalibrated members and the targets of other pools."""
         observed, members = targets[:, 0], Ensemble(targets[:, 1:])
         members = repaired_by(self.recalibration, members, observed, self.weights)
         return with_targets(members, observed)
 
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any]:
-        """Repaired pools and targets."""
+        """Recalibrated pools and targets."""
         return repaired, targets[:, 0]
 
     def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
-        """The score of the members."""
+        """Score of the members."""
         return super().loss(score, Ensemble(repaired.values[:, 1:]), targets[:, 0])
 
 
@@ -513,11 +511,11 @@ def hypothesis_of(
     targets: PyTree,
     weights: jax.Array | None = None,
 ) -> Hypothesis:
-    """The hypothesis of checked data and kernels, the latter of `checked_family`."""
+    """Hypothesis for checked data and the kernels of `checked_family`."""
     check_draws(repaired, targets)
     members, structure = checked
     wrapped: list[Any] = [after_repair(lens, kernel) for lens, kernel in members]
-    # The plan looks at shapes, at classes, and at length scales.
+    # The plan uses shapes, classes and length scales only.
     plan = plan_of(wrapped, predictions, (repaired, targets))
     fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
     plan = dataclasses.replace(plan, num_bytes=max(plan.num_bytes, fit_bytes))
@@ -529,9 +527,9 @@ def hypothesis_of(
 def as_tested(
     predictions: Distribution, repaired: Distribution, targets: PyTree
 ) -> tuple[Any, Any, PyTree]:
-    """Original and repaired predictions, and what is redrawn: targets, or pools of ensembles.
+    """Original and recalibrated predictions, and the values to redraw: targets, or pools.
 
-    These pools hold the target and the repaired members. Which of them is the target is redrawn.
+    The pools of ensembles hold the target and the recalibrated members.
     """
     if not _are_ensembles(predictions, repaired):
         return predictions, repaired, targets
@@ -546,7 +544,7 @@ def _are_ensembles(predictions: Distribution, repaired: Distribution) -> bool:
 def repaired_by(
     recalibration: Any, predictions: Distribution, targets: Any, weights: Any = None
 ) -> Any:
-    """Predictions repaired with their own targets, without features."""
+    """Predictions recalibrated with their own targets, without features."""
     options = {} if weights is None else {"weights": weights}
     params = recalibration.fit(predictions, targets, **options)
     repaired = recalibration.apply(params, predictions)
@@ -554,13 +552,13 @@ def repaired_by(
 
 
 def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, Any]:
-    """The groups without kernels on targets whose expectations under repaired predictions are none.
+    """Groups without target kernels that lack expectations under recalibrated predictions.
 
     A recalibration may return predictions of another family.
     """
 
     def is_kept(member: Any) -> bool:
-        """Lenses show predictions of classes, which have all of them."""
+        """Lenses return class predictions, which have all expectations."""
         try:
             if not isinstance(member, tuple):
                 check_expectations(member.target, repaired)
@@ -581,13 +579,13 @@ def parts_and_losses(
     *,
     batch_size: int,
 ) -> tuple[PartsOfFits, jax.Array]:
-    """The means of h where they are wanted, and losses of the predictions that each draw repairs.
+    """Means of h, where wanted, and losses of the predictions recalibrated with each draw.
 
     Args:
         score: function (predictions, targets) → loss.
-        tested: whose recalibration is fitted.
+        tested: hypothesis with the recalibration.
         draws: targets, [B + 1, n, ...].
-        is_own: whether the means are wanted; they are zero otherwise.
+        is_own: whether to compute the means; they are zero otherwise.
         batch_size: number of draws at once.
     """
 
@@ -613,59 +611,56 @@ def composite_calibration_test(
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Test of whether a recalibration is enough: calibration up to its parameters.
+    """Test of calibration up to the parameters of a recalibration.
 
         H₀: T_θ(p) is calibrated for some θ,
 
-    with the recalibration T_θ, such as a temperature. It is fitted to the data, and the aggregated
-    statistic of `aggregated_skce_test` is computed for the repaired predictions. Its distribution
-    is that for targets resampled under the null, from the repaired predictions, to which the
-    recalibration
-    **is fitted again in every redraw**: without this the test would compare predictions that were
-    fitted to their targets with some that were not. Kernels on predictions look at the original
-    predictions, not at the repaired ones, which a map with many parameters makes nearly all equal
-    where they are wrong.
+    with the recalibration T_θ, such as a temperature. It is fitted to the data, and the statistic
+    of `aggregated_skce_test` is computed for the recalibrated predictions. Redraws resample targets
+    from the recalibrated predictions and **fit the recalibration again**: otherwise the test would
+    compare predictions that were fitted to their targets with predictions that were not. Kernels on
+    predictions are evaluated at the original predictions, because a flexible map may make wrong
+    predictions nearly equal.
 
     For *ensembles*, `Ensemble`, a redraw picks which of the repaired members and the target is the
-    target, as in `ensemble_skce_test`; kernels on predictions look at these m + 1 values together.
+    target, as in `ensemble_skce_test`; kernels on predictions are evaluated at all m + 1 values.
 
-    It is a parametric bootstrap, whose level is right as n grows, not exact. Measured levels are in
-    `docs/recalibration.md`. Maps that are rougher than the true one, as isotonic regression, make
-    it conservative. So do redraws to which the recalibration cannot be fitted, such as
-    `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
-    are, which compiled code cannot. Kernels whose SKCE is zero after every fit, for
-    example the score of a temperature that is fitted, do not contribute.
+    It is a parametric bootstrap: its level is correct as n grows, but not exact. The guide on
+    recalibration has measured levels. Maps that are rougher than the true one, such as isotonic
+    regression, make it conservative. So do redraws to which the recalibration cannot be fitted,
+    which count as larger; a `UserWarning` gives their number, except in compiled code. Kernels
+    whose SKCE is zero after every fit, for example the score of a fitted temperature, do not
+    contribute.
 
-    The mean D of h on the diagonal (`SKCEComponents.dispersion`) follows closely from the repaired
-    predictions q if these are of classes or ensembles, and q varies between the redraws. So D* of a
-    redraw is measured from what its own fit q* expects of it, and what the fit to the observed
-    targets expects is added,
+    For classes and ensembles, the recalibrated predictions q nearly determine the mean D of h on
+    the diagonal (`SKCEComponents.dispersion`), and q varies between the redraws. So D* of a redraw
+    is replaced by
 
         D* + E_q D − E_q* D,   E_q D = n⁻¹ Σ_i E_{Y~q_i} h_i(Y),
 
-    with h_i(Y) of sample i with target Y and itself. A target kernel of which E k(Z, Z) is not
-    known, as of `skce_dispersion`, keeps D*.
+    where h_i(Y) is h of sample i with target Y and itself, and q* is the fit to the redraw. Target
+    kernels with unknown E k(Z, Z) keep D*.
 
     Args:
         key: a JAX random key.
-        recalibration: record with `fit(predictions, targets)` and `apply(params, predictions)`,
-            pure functions that return predictions from which targets can be drawn.
+        recalibration: record with pure methods `fit(predictions, targets)` and `apply(params,
+            predictions)`; the latter returns predictions from which targets can be drawn.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         kernels: as in `aggregated_skce_test`, tensor products; None for `default_kernels`.
-        weights: w ≥ 0 of the samples, [n], also of the fits.
+        weights: w ≥ 0 of the samples, [n], also for the fits.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are fitted and evaluated at once; by default about 16 MB.
 
     Returns:
-        The result, as that of `aggregated_skce_test`, of the repaired predictions.
+        The result for the recalibrated predictions, as in `aggregated_skce_test`.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the recalibration lacks a method.
         ValueError: if shapes or values are wrong, or the recalibration cannot be fitted.
 
-    Cost: that of `aggregated_skce_test`, of B fits, which are mapped over the redraws, and of
-    E_q* k(Z, Z′) in each, O(n m²) of m members.
+    Cost: `aggregated_skce_test`, B fits, and B evaluations of E_q* k(Z, Z′), each O(n m²) for m
+    members.
 
     References: none of the four papers has it; Stute, Manteiga and Quindimil (1993), Bootstrap
     based goodness-of-fit-tests, for refitting.

@@ -1,12 +1,8 @@
 """Tests that are not exact: large-sample distributions of the SKCE, consistency resampling.
 
-The centered matrix of the calibration kernel, without storing it.
-
-With H_ij = h(X_i, X_j), row means r_i and their mean g, the centered matrix is
-H̃_ij = H_ij − r_i − r_j + g. H̃ determines the asymptotic null distribution of the SKCE, and the
-spread of the row means dominates the estimator's variance if the model is not calibrated.
-
-The asymptotic null distribution of the unbiased SKCE.
+With H_ij = h(X_i, X_j), row means r_i and their mean g, the centered matrix is H̃_ij = H_ij − r_i −
+r_j + g. H̃ determines the asymptotic null distribution of the SKCE, and is never stored. The spread
+of the row means dominates the variance of the estimator if the model is not calibrated.
 
 Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1), where the λ_i are the eigenvalues of
 the integral operator of the calibration kernel h. They are estimated by the eigenvalues of H̃ / n,
@@ -41,7 +37,7 @@ from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
 from calibjax.operators.plan import bytes_of_tile, sample_pair
 
-_TILE_SIZE = 512  # with many columns matrix products dominate, and large ones are more efficient
+_TILE_SIZE = 512  # matrix products of many columns dominate, and large ones are faster
 
 
 def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
@@ -62,7 +58,7 @@ def diagonal(kernel: Kernel, samples: DataSet) -> jax.Array:
 def row_means(kernel: Kernel, samples: DataSet) -> jax.Array:
     """r_i = n⁻¹ Σ_j H_ij, [n], in n² evaluations."""
     n = checks.leading_size("samples", samples)
-    ones = jnp.ones((n, 1), jnp.int8)  # which leave the type of h
+    ones = jnp.ones((n, 1), jnp.int8)  # keeps the dtype of h
     return operators.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
 
 
@@ -72,25 +68,28 @@ def centered_diagonal(entries: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def squared_pair(args: tuple[Kernel, Any], x: DataSet, y: DataSet) -> jax.Array:
-    """h² in units of a squared size."""
+    """h² in units of a squared scale."""
     kernel, size = args
     return jnp.square(sample_pair(kernel, x, y) / size)
 
 
 def unit_of(values: jax.Array) -> jax.Array:
-    """The largest absolute value, in units of which squares neither vanish nor overflow, or one."""
+    """Largest absolute value, or one: a unit in which squares neither underflow nor overflow."""
     size = jnp.max(jnp.abs(values))
     return jnp.where(size > 0, size, 1)
 
 
 _LARGE_SHAPE = {4: 1e3, 8: 1e4}  # of gamma distributions, by item size
-_NODES, _STEP = 240, 1 / 16  # of the numerical inversion: from 1 to sinh(15) = 2e6 widths
+_NODES, _STEP = (
+    240,
+    1 / 16,
+)  # nodes and step of the numerical inversion, up to sinh(15) = 2e6 widths
 
 
 class ChiSquaredSum(NamedTuple):
     """Distribution of Σ_i λ_i (z_i² − 1) with z_i ~ N(0, 1), which has mean zero.
 
-    The weights that are not listed are represented by one normal variable of the same variance.
+    One normal variable of equal variance represents the weights that are not listed.
 
     Attributes:
         weights: leading λ_i, [r].
@@ -104,7 +103,7 @@ class ChiSquaredSum(NamedTuple):
 
     @property
     def rest(self) -> jax.Array:
-        """Variance of the normal variable that represents the weights that are not listed."""
+        """Variance of the weights that are not listed."""
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
 
 
@@ -117,8 +116,8 @@ def gamma_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
 
 @jax.jit
 def pearson_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
-    """P(X ≥ x) for the shifted gamma distribution (Pearson type III) with equal three moments."""
-    # The skewness is 8 Σ λ³ / (2 Σ λ²)^(3/2), that of a gamma distribution 2 / √shape.
+    """P(X ≥ x) for the shifted gamma distribution (Pearson type III) with three equal moments."""
+    # The skewness is 8 Σ λ³ / (2 Σ λ²)^(3/2); a gamma distribution has 2 / √shape.
     cubes = jnp.sum((law.weights / jnp.sqrt(law.squares)) ** 3)
     shape = 1 / (2 * jnp.square(cubes))
     return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
@@ -140,15 +139,15 @@ def _tail_of_gamma(shape: jax.Array, x: jax.Array) -> jax.Array:
 def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.Array:
     """P(X ≥ x) of the sum X of c copies, by numerical inversion of the characteristic function.
 
-    With the cumulant generating function
-    K(s) = c Σ_i [−½ log(1 − 2 λ_i s) − λ_i s] + ½ v s² (v the variance of the rest),
+    With the cumulant generating function K(s) = c Σ_i [−½ log(1 − 2 λ_i s) − λ_i s] + ½ v s² (v:
+    variance of the rest),
 
-        P(X ≥ x) = (2πi)⁻¹ ∫ exp(K(s) − s x) / s ds   (+ 1 where the path is left of zero)
+        P(X ≥ x) = (2πi)⁻¹ ∫ exp(K(s) − s x) / s ds   (+ 1 if the path is left of zero)
 
     along a hyperbola that crosses the real axis at the saddle point, K'(ŝ) = x, with the curvature
-    of the path of steepest descent there. The more skewed the distribution, the more the path bends
-    around the branch cuts s ≥ 1 / (2 λ_i), so that the integrand decays fast for any number of
-    weights, and small probabilities have a small relative error.
+    of the path of steepest descent there. With more skewness the path bends more around the branch
+    cuts s ≥ 1 / (2 λ_i). So the integrand decays fast for any number of weights, and small
+    probabilities have a small relative error.
 
     References: Rice (1980); Helstrom (1983).
     """
@@ -158,7 +157,7 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.
     ratios = weights / (1 - 2 * weights * center)
     curvature = 2 * copies * jnp.sum(jnp.square(ratios)) + rest
     width = 1 / jnp.sqrt(curvature)
-    # cos α / sin² α = skewness / 3, where the skewness is between 0 and 2 √2, hence α > π/4.
+    # cos α / sin² α = skewness / 3; the skewness is between 0 and 2 √2, hence α > π/4.
     bend = 8 * copies * jnp.sum(ratios**3) * width**3 / 3
     cosine = 2 * bend / (1 + jnp.sqrt(1 + 4 * jnp.square(bend)))
     sine = jnp.sqrt(1 - jnp.square(cosine))
@@ -201,7 +200,7 @@ def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array, copies: int
     return jnp.where(jnp.abs(root) < least, least, root)
 
 
-_DENSE = 8  # with fewer than this many samples per eigenvalue all of them are computed
+_DENSE = 8  # with fewer samples per eigenvalue, all eigenvalues are computed
 _ITERATIONS = 3  # products with the matrix in the search for the leading eigenvalues
 
 
@@ -210,8 +209,7 @@ def _leading_eigenvalues(
 ) -> tuple[jax.Array, jax.Array]:
     """Leading eigenvalues [r] of H̃ / n by subspace iteration, and the row means [n].
 
-    The remainder of the sum of squares goes into the normal variable, so convergence matters
-    little.
+    The normal variable takes the remainder of the sum of squares, so convergence matters little.
     """
     n = checks.leading_size("samples", samples)
     product = jax.random.normal(jax.random.key(0), (n, num_eigenvalues), dtype)
@@ -250,7 +248,7 @@ def _null(
     total = jnp.mean(centered_diagonal(entries, rows))
     squares = operators.mean_over_pairs(squared_pair, (kernel, 1), samples, include_diagonal=True)
     squares = jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
-    # Only kernels that are not positive semi-definite have negative weights, which go to the rest.
+    # Negative weights, of kernels that are not positive semi-definite, go to the rest.
     weights = jnp.maximum(weights, 0)
     # Without variance there is no null distribution.
     rounding = 100 * jnp.finfo(squares.dtype).eps * jnp.square(jnp.max(jnp.abs(entries))) / n
@@ -260,7 +258,7 @@ def _null(
 
 
 def refuse_constant(spread: jax.Array, value: jax.Array) -> None:
-    """Refuses samples without a spread: the calibration kernel has one value on all pairs."""
+    """Refuses samples with a calibration kernel that is constant on all pairs."""
     if checks.is_concrete(spread) and np.isnan(spread):
         expected = "predictions, targets: expected samples that differ, got a calibration kernel"
         raise ValueError(f"{expected} that is {value} on all pairs up to rounding")
@@ -290,7 +288,7 @@ def _bootstrap(
 
 @jax.jit
 def _of_blocks(blocks: jax.Array) -> CalibrationTestResult:
-    """With the statistic √m mean(η) / σ̂ of m block estimates η."""
+    """Result with the statistic √m mean(η) / σ̂ of m block estimates η."""
     size, estimate = unit_of(blocks), blocks.mean()
     spread = jnp.std(blocks / size, ddof=1)
     spread = jnp.where(spread > 100 * jnp.finfo(blocks.dtype).eps, spread, jnp.nan)
@@ -299,7 +297,7 @@ def _of_blocks(blocks: jax.Array) -> CalibrationTestResult:
 
 
 def _positive(pvalue: jax.Array) -> jax.Array:
-    """One that underflows is not zero."""
+    """p-value that does not underflow to zero."""
     return jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)
 
 
@@ -328,35 +326,34 @@ def asymptotic_skce_test(
     | "pearson" | shifted gamma distribution with the same three moments | [2, 7] | h: 3.5 n² |
     | "blocks" | the mean of many block estimates is normal | [8, 9] | h: n B / 2 |
 
-    The default is the null distribution in the experiments of both papers, the one that the next
-    three approximate, with draws and a Monte Carlo error. It rejects as often as "spectrum", which
-    needs no key and has p-values below 1 / (B + 1), with a small relative error: take that for
-    strongly miscalibrated models.
+    The default was used in the experiments of both papers; the next three approximate it without
+    draws. "spectrum" rejects as often, needs no key, and has p-values below 1 / (B + 1) with a
+    small relative error: use it for strongly miscalibrated models.
 
-    None of them makes the test exact. In W21's models with n = 4 the bootstrap rejects about 14 %
-    (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %, and with d = 10 still only 1 %
-    at n = 64. All of them detect shifted predictions, but hardly any that are too narrow or too
-    wide: 5 to 7 % of these, where `exact_skce_test` rejects 93 to 99 %
-    (`experiments.sensitivity`). Prefer `exact_skce_test`, which holds its level for every n.
+    None of them makes the test exact. For W21's models and n = 4, the bootstrap rejects 14 % (d =
+    1) or 0.2 % (d = 10) of calibrated data sets at level 5 %. All of them detect shifted
+    predictions, but have hardly any power against predictions that are too narrow or too wide.
+    Prefer `exact_skce_test`, which holds its level for every n and detects these errors.
 
-    - "spectrum": eigenvalues beyond the largest 64 are represented by one normal variable of the
-      same variance, known from ‖H̃‖² / n², which changes p-values by less than 1e-4. With n < 512
-      all are computed. p-values are within 0.03 of the bootstrap's for n = 300.
-    - "spectrum" with `block_size`: the mean of s = ⌊n/B⌋ unbiased estimates of blocks takes the
-      place of SKCE_u, and s B SKCE_{k,B} → Σ_i λ_i (Z_i − s), Z_i ~ χ²_s, for a fixed s. It has s
-      times the variance for nearly the same cost, but needs only a few large blocks.
-    - "gamma" needs no eigenvalues, Σ_i λ_i = tr(H̃) / n and Σ_i λ_i² = ‖H̃‖² / n², but has the wrong
-      skewness: p-values are off by up to 0.035 with ten classes and by up to 0.075 in W21's models,
-      mostly near p = 0.9. Very small ones are too small by orders of magnitude.
-    - "pearson" (type III) has the skewness of the leading eigenvalues: within 0.01 with ten classes
-      and, in W21's models, within 0.03 for p < 0.8, but off by up to 0.11 near p = 0.9.
+    - "spectrum": one normal variable represents the eigenvalues beyond the largest 64; its variance
+      follows from ‖H̃‖² / n². This changes p-values by less than 1e-4. With n < 512 all eigenvalues
+      are computed. For n = 300 p-values are within 0.03 of the bootstrap's.
+    - "spectrum" with `block_size`: the mean of s = ⌊n/B⌋ unbiased block estimates replaces SKCE_u,
+      and s B SKCE_{k,B} → Σ_i λ_i (Z_i − s), Z_i ~ χ²_s, for a fixed s. Its variance is s times
+      larger at nearly the same cost, but a few large blocks suffice.
+    - "gamma" needs no eigenvalues, Σ_i λ_i = tr(H̃) / n and Σ_i λ_i² = ‖H̃‖² / n², but has the
+      wrong skewness: errors of p-values are up to 0.035 with ten classes and up to 0.075 in W21's
+      models, mostly near p = 0.9. Very small p-values are too small by orders of magnitude.
+    - "pearson" (type III) has the skewness of the leading eigenvalues. Errors of p-values are up to
+      0.01 with ten classes. In W21's models they are up to 0.03 for p < 0.8, and up to 0.11 near p
+      = 0.9.
     - "blocks", for millions of samples: z = √m mean(η) / σ̂ of the m = ⌊n/B⌋ block estimates η_b,
-      with σ̂² = Σ_b (η_b − mean(η))² / (m − 1). It requires many blocks: with two of two, it rejects
-      10 to 13 % of calibrated data sets at level 5 % in W21's models, and with B = √n 2 to 3 % at
-      n = 1024. The power is much smaller than that of the others.
+      with σ̂² = Σ_b (η_b − mean(η))² / (m − 1). It requires many blocks: with two blocks of two
+      samples, it rejects 10 to 13 % of calibrated data sets at level 5 % in W21's models. It has
+      much less power than the others.
 
     Args:
-        key: a JAX random key for "bootstrap"; the others need none: None.
+        key: a JAX random key for "bootstrap"; None for the others.
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
         predictions: batch of n ≥ 2 distributions (n ≥ 4 for "blocks").
         targets: [n] or [n, d].
@@ -366,8 +363,8 @@ def asymptotic_skce_test(
             and 2 ≤ B ≤ n for "spectrum", which by default has one block of all samples.
 
     Returns:
-        The result; `statistic` is n SKCE_u (for "spectrum" with blocks s B SKCE_{k,B}, for "blocks"
-        z), `estimate` the estimate of the SKCE. Only "bootstrap" has `null_samples`.
+        The result; `statistic` is n SKCE_u, or s B SKCE_{k,B} for "spectrum" with blocks, or z for
+        "blocks". `estimate` estimates the SKCE. Only "bootstrap" has `null_samples`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -378,8 +375,8 @@ def asymptotic_skce_test(
 
     Cost: evaluations of h as in the table; for "bootstrap" also B n² / 2 and for "spectrum" and
     "pearson" 400 n² multiplications in matrix products. Memory O(64 n + tile²), for "bootstrap" at
-    most 128 MB of resamples at once. If n < 512, "spectrum" and "pearson" take the matrix itself:
-    n² numbers, and O(n³).
+    most 128 MB of resamples at once. If n < 512, "spectrum" and "pearson" store the matrix: n²
+    numbers and O(n³) operations.
 
     References: [1] W19 App. G (with 2/n in T_b but 2/(n − 1) in n SKCE_u, as here); [2] W21 Remark
     B.2; [3] Arcones and Giné (1992); [4] W21 Corollary B.4 (blocks); [5] Gretton, Fukumizu,
@@ -434,7 +431,9 @@ def asymptotic_skce_test(
     return CalibrationTestResult(statistic, _positive(tail(law, statistic)), estimate)
 
 
-_LARGEST = 1e4  # margin in units of the root of the largest h, whose powers do not overflow
+_LARGEST = (
+    1e4  # largest margin in units of the root of the largest h, so that powers do not overflow
+)
 
 
 def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -445,7 +444,7 @@ def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Arr
     trace, rows = jnp.mean(entries) / size, rows / size
     margin = jnp.minimum(margin / jnp.sqrt(size), _LARGEST)
     biased = jnp.mean(rows)
-    is_zero = biased <= 0.08 * digit * trace  # rounding: no direction in which the model is wrong
+    is_zero = biased <= 0.08 * digit * trace  # rounding errors only
     biased = jnp.where(is_zero, 0, biased)
     root = safe_sqrt(biased)
     influences = jnp.where(is_zero, 0, rows - biased) / jnp.where(is_zero, 1, root)
@@ -459,7 +458,7 @@ def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Arr
     centred = squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(biased)
     centred = jnp.where(centred > digit * squares, centred, 0)
     spread = jnp.where(is_zero, safe_sqrt(centred), spread)
-    # Where the distribution is skewed, the variance at the margin is another than that observed.
+    # For a skewed distribution, the variance at the margin differs from the observed variance.
     inflation = jnp.where(spread > 0, jnp.maximum(1 + skewness * (margin - root), 1), 1)
     variance = inflation * (4 * jnp.square(margin) * spread + 2 * centred / n) / n
     typical = jnp.sqrt(jnp.square(margin) * (1 - 1 / n) + trace / n)
@@ -483,43 +482,39 @@ def skce_margin_test(
     margin: float,
     alternative: Literal["less", "greater"] = "less",
 ) -> CalibrationTestResult:
-    """Asymptotic test of whether a model is known to be calibrated well enough, or known not to be.
+    """Asymptotic equivalence test of SKCE ≥ δ² with a margin δ, or test of SKCE ≤ δ².
 
-    The null hypothesis is SKCE ≥ δ² with the margin δ. A small p-value is evidence that the model
-    is closer to calibration than that, which a large p-value of a test of calibration is not. With
-    `alternative="greater"` the null hypothesis is SKCE ≤ δ², and p = P(N(0, 1) ≥ −z): with very
-    many samples every test of calibration rejects every model, and this one asks for more. With
-    the biased estimate V, the mean h̄_i of row i of h, the mean D of the diagonal, and h centred in
-    rows and columns,
+    By default the null hypothesis is SKCE ≥ δ². A small p-value is evidence that the model is
+    closer to calibration than δ; a large p-value of a test of calibration is no such evidence. With
+    `alternative="greater"` the null hypothesis is SKCE ≤ δ², and p = P(N(0, 1) ≥ −z). Use it for
+    very large n, for which a test of calibration rejects every model. With the biased estimate V,
+    the mean h̄_i of row i of h, the mean D of the diagonal, and h centred in rows and columns,
 
         z = 2e (e − √V − v / 8e³) / √v,   e² = (1 − 1/n) δ² + D/n,   p = P(N(0, 1) ≥ z),
         v = f (4δ² s² + 2 mean(h_c²)/n) / n,   f = max(1 + (δ − √V) m₃/s⁴, 1),
 
     where s² = (Σ a² + max(a²))/n, m₃ = mean(a³) with a_i = h̄_i/√V − √V, and means of h_c are over
-    all n² pairs. The variance counts one more sample like the most extreme one: with few errors the
-    next one is not known yet. If V is 0 up to rounding, s² = √mean(h_c²), which it cannot exceed,
-    and f = 1. z is the distance of √V from its mean in standard deviations, both to second order
-    *at the margin*: samples with few errors look better calibrated than they are, and their
-    observed scatter is too small.
+    all n² pairs. The variance includes one more sample like the most extreme one, because rare
+    errors may not have been observed. If V is 0 up to rounding, s² = √mean(h_c²), which it cannot
+    exceed, and f = 1. z is the distance of √V from its mean in standard deviations, both to second
+    order *at the margin*. The observed scatter of samples with few errors would be too small.
 
-    Of 16 kinds of predictions, over- and underconfident, it rejected models that are as wrong as
-    the margin says in at most 6.1 % of 2000 data sets with n = 64 and 256. Of equal predictions and
-    frequencies between ½ % and 90 % it is at most 6.6 % for n ≥ 64, and 8.5 % for n = 16 (predicted
-    6.5 %, true 22 %). Where so few errors are expected that chance may hide them, it proves
-    nothing: 2 % predicted, 5 % at the margin, n = 64. With "greater" it is at most 6 % for n = 16
-    and 64, and 8 % for n = 128 (`tests/hypothesis_tests/test_comparison.py`). If all h_ij are
-    equal, p is 1.
+    At level 5 %, the measured rejection rate at the margin is at most 6.6 % for n ≥ 64, or 8 % with
+    `alternative="greater"`. For n = 16 it is up to 8.5 %.
 
-    `exact_test` holds its level for every n, against one model that would be too far off: give it
-    this model's distributions in place of the predictions, whose targets it then draws, and the
-    statistic −`estimators.skce(kernel, predictions, targets)`.
+    It cannot reject if so few errors are expected that chance may hide them, as for 2 % predicted,
+    5 % at the margin and n = 64. If all h_ij are equal, p is 1.
+
+    For one specific alternative, `exact_test` holds its level for every n: call it with the
+    distributions of the alternative instead of the predictions, and with the statistic
+    −`estimators.skce(kernel, predictions, targets)`.
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
         predictions: batch of n ≥ 5 distributions.
         targets: [n] or [n, d].
-        margin: δ > 0, in units of the root of the SKCE, such as the root of `estimators.skce` of
-            targets that are drawn from tempered predictions.
+        margin: δ > 0, in units of √SKCE, such as √`estimators.skce` of targets drawn from tempered
+            predictions.
         alternative: "less" for SKCE < δ² (equivalence), "greater" for SKCE > δ².
 
     Returns:
@@ -578,12 +573,16 @@ def cme_test(
 
     with the mean Z̄ and covariance matrix S (divisor n − 1) of the rows of Z; p = P(χ²_J ≥ Q).
 
-    Hotelling's statistic is far from its limit unless n is much larger than J: with ten locations
-    in W21's models, 87 % of calibrated data sets are rejected at level 5 % with n = 16, 36 % with
-    n = 64, 11 % with n = 256 and 6 % with n = 1024; with classes, whose Z are nearly discrete, it
-    needs even more samples. `exact_test` with the same statistic holds its level for every n, see
-    the example. It takes no weights, of which few large ones would leave even fewer samples: rank
-    `estimators.ucme` with weights by `exact_test`.
+    Hotelling's statistic is far from its limit unless n is much larger than J. With ten locations
+    in W21's models, it rejects calibrated data sets at level 5 % as follows; classes, whose Z are
+    nearly discrete, need even more samples.
+
+    | n | 16 | 64 | 256 | 1024 |
+    | --- | --- | --- | --- | --- |
+    | rejected | 87 % | 36 % | 11 % | 6 % |
+
+    `exact_test` with the same statistic holds its level for every n, see the example. For weights,
+    use `exact_test` with `estimators.ucme`.
 
     Args:
         key: a JAX random key; None if the test locations are given.
@@ -593,19 +592,19 @@ def cme_test(
         at_predictions: batch of J distributions of the same family, not chosen with the targets. By
             default J of the predictions, chosen at random, with targets that are drawn from them.
         at_targets: [J] or [J, d], together with `at_predictions`.
-        num_locations: J, if they are drawn.
+        num_locations: J, if test locations are drawn.
 
     Returns:
         The result; `statistic` is Q, `estimate` the squared UCME at the test locations.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, only a part of the test locations, or neither
-            these nor a key are given, n ≤ J, or the covariance is singular up to rounding, as with
-            equal test locations (then the result under `jit` is NaN).
+        ValueError: if shapes or values are wrong, n ≤ J, or test locations and key are missing or
+            incomplete; or if the covariance is singular up to rounding, as with equal test
+            locations (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: n J evaluations of the kernel and the expectation, n J² operations, n J numbers.
+    Cost: n J evaluations of the kernel and the expectation, n J² operations, memory O(n J).
 
     References: W21 App. C.2; Chwialkowski et al. (2015). Neither refuses n ≤ J.
 
@@ -657,10 +656,10 @@ def _hotelling(kernel: Kernel, samples: DataSet, locations: DataSet) -> tuple[ja
     n, num_locations = z.shape
     mean = z.mean(0)
     spread = z.std(0)
-    # Rounding errors do not count as spread: columns of equal predictions and targets are constant.
+    # Columns of equal predictions and targets are constant up to rounding errors.
     rounding = 100 * jnp.finfo(z.dtype).eps
     is_constant = spread <= rounding * jnp.max(jnp.abs(z), 0)
-    # Scaling the columns, which differ between near and far locations, improves the conditioning.
+    # Scaling the columns improves the conditioning.
     spread = jnp.where(is_constant, 1, spread)
     scaled = (z - mean) / spread
     triangle = jnp.linalg.qr(scaled / jnp.sqrt(n - 1), mode="r")
@@ -680,25 +679,25 @@ def consistency_test(
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Test of calibration by consistency resampling, with any statistic. It rejects too often.
+    """Consistency resampling with any statistic, a test of calibration that rejects too often.
 
     In every resample, n predictions are drawn with replacement from the given ones, and a target
     from each of them; p = (1 + #{T_b ≥ T}) / (B + 1).
 
-    Resampled predictions repeat, while the observed ones mostly differ, so that the statistic has a
-    different distribution. If repetitions lower the statistic, such as the expected calibration
-    error with more bins than the samples can fill, calibrated models are rejected too often: W19's
-    model M1 (250 predictions of ten classes, ten bins per class) in 9999 of 10 000 data sets at
-    level 1 %. `exact_test` keeps the predictions and holds its level; this test is included for
-    comparisons with the literature. As in `exact_test`, the statistic determines which errors are
-    detected.
+    Resampled predictions repeat, while the observed ones mostly differ, so the statistic has a
+    different distribution. Calibrated models are rejected too often if repetitions lower the
+    statistic, such as the expected calibration error with more bins than the samples can fill.
+    W19's model M1 (250 predictions of ten classes, ten bins per class) is rejected in 9999 of 10
+    000 data sets at level 1 %. `exact_test` keeps the predictions and holds its level; this test is
+    included for comparisons with the literature. As in `exact_test`, the statistic determines which
+    errors are detected.
 
     Args:
         key: a JAX random key.
-        statistic: (predictions, targets) → scalar, array or pytree of arrays, traceable by
-            JAX; large values speak against calibration.
-        predictions: batch of n distributions. Quantities computed from single predictions (such as
-            their bins) may be stored in an additional leaf of the batch.
+        statistic: (predictions, targets) → scalar, array or pytree of arrays, traceable by JAX;
+            large values are evidence against calibration.
+        predictions: batch of n distributions. An additional leaf of the batch may store quantities
+            of single predictions, such as their bins.
         targets: [n] or [n, d].
         num_draws: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
@@ -714,7 +713,8 @@ def consistency_test(
         ValueError: if shapes or values are wrong, or a statistic is NaN.
 
     Cost: B evaluations of the statistic. It is compiled once for each function object and shape of
-    the data, as by `jax.jit`: what it reads from outside must not change between two calls.
+    the data, as by `jax.jit`: values that it takes from its closure must not change between two
+    calls.
 
     References: Bröcker and Smith (2007); W19 §7.2 and Fig. 2 (C) for its over-rejection.
 
@@ -738,13 +738,13 @@ def consistency_test(
 
 
 def _of_samples(value: Callable[..., Any], data: None, given: Any, samples: Any) -> Any:
-    """The statistic of resampled data."""
+    """Statistic of resampled data."""
     del data, given
     return value(None, *samples)
 
 
 def _resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Some of the predictions, with replacement, and targets that are drawn from them."""
+    """Predictions drawn with replacement, and targets drawn from these."""
     index_key, target_key = jax.random.split(key)
     n = checks.leading_size("targets", samples[1])
     index = jax.random.randint(index_key, (n,), 0, n)

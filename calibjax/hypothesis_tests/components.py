@@ -1,16 +1,16 @@
-"""Three components of the squared kernel calibration error, and one test of all of them.
+"""Three components of the squared kernel calibration error, and one test that combines them.
 
 Write n SKCE_b = D + (n − 1) SKCE_u, where D is the mean of the diagonal h((p_i, y_i), (p_i, y_i)).
-SKCE_u, the mean off the diagonal, is large if similar predictions share the same
-error: in their means or, to a lesser extent, in anything else that the target kernel detects.
-D is a kernel score: under calibration its mean is known; it exceeds this mean if the targets
-scatter more than predicted, and is **below** it if they scatter less. Within SKCE_b a small D makes
-the statistic smaller than its redraws, so that the biased SKCE alone is blind to predictions that
-are too wide. Therefore D is tested two-sided here.
+SKCE_u, the mean off the diagonal, is large if similar predictions share the same error: in their
+means or, to a lesser extent, in anything else that the target kernel detects. D is a kernel score
+with a known mean under calibration. It exceeds this mean if the targets scatter more than
+predicted, and is **below** it if they scatter less. A small D makes SKCE_b smaller than its
+redraws, so the biased SKCE alone is blind to predictions that are too wide. Therefore D is tested
+two-sided.
 
 The p-value of a component is the rank of the observed value in a pool with its B draws. These are
-exchangeable under calibration, so that the rank is uniform, even after a transformation that treats
-all B + 1 values alike.
+exchangeable under calibration, so the rank is uniform, even after a transformation that is
+symmetric in all B + 1 values.
 """
 
 import dataclasses
@@ -27,27 +27,31 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
 
-_FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
+_FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = (
+    100,
+    250,
+    10,
+)  # draws to fit a tail; draws in it; exceedances that need no fit
 
 
 Array = TypeVar("Array", np.ndarray, jax.Array)
 
 
 def tolerance(statistic: ArrayLike, null_samples: Array, xp: ModuleType = jnp) -> Array:
-    """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
+    """Largest difference that counts as a tie, for rounding errors of equal data sets."""
     size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
     sizes = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
-    # The median, since a few large draws do not affect the rounding errors of the others.
+    # The median, because a few large draws do not affect the rounding errors of the others.
     return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), sizes)
 
 
 def _module_of(*values: object) -> ModuleType:
-    """NumPy for known values, which needs no program; JAX for traced ones."""
+    """NumPy for concrete values, which needs no compilation; JAX for traced values."""
     return np if checks.is_concrete(*values) else jnp
 
 
 def as_arrays(tree: PyTree) -> PyTree:
-    """Arrays of JAX, of those of NumPy in one transfer."""
+    """JAX arrays; NumPy arrays are transferred together."""
     return jax.device_put(tree) if checks.is_concrete(tree) else tree
 
 
@@ -101,12 +105,12 @@ def standardised(pool: Array, values: Array | None = None) -> Array:
 
     Args:
         pool: observed value and draws, [B + 1, ...].
-        values: other values, in place of those of the pool.
+        values: values to standardise instead of those of the pool.
 
     Returns:
-        The scores, of the same shape. Mean and standard deviation are those of the finite values;
-        infinite values stay infinite, and NaN stays NaN. Values that differ by rounding errors only
-        have the score zero.
+        The scores, of the same shape. Mean and standard deviation are taken over finite values;
+        infinite values and NaN stay. Values that differ only by rounding errors have the score
+        zero.
     """
     xp: Any = _module_of(pool, values)
     moments = _moments(pool, xp.isfinite(pool), xp)
@@ -114,7 +118,7 @@ def standardised(pool: Array, values: Array | None = None) -> Array:
 
 
 def _moments(pool: Array, where: Array, xp: ModuleType) -> tuple[Any, Any]:
-    """Mean and standard deviation, zero where values differ by rounding errors only."""
+    """Mean and standard deviation, zero if values differ only by rounding errors."""
     number = xp.maximum(xp.sum(where, 0), 1).astype(pool.dtype)
     mean = xp.sum(xp.where(where, pool, 0), 0) / number
     spread = xp.sqrt(xp.sum(xp.square(xp.where(where, pool - mean, 0)), 0) / number)
@@ -135,9 +139,8 @@ def _scores(pool: Array, mean: Array, spread: Array, xp: ModuleType) -> Array:
 def _typical(pool: Array, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation of a pool without its largest value.
 
-    They treat all values alike, and yet do not depend on the size of an observed value that is far
-    above all draws, which would make these look small. Where only the largest value differs from
-    the others, it is included.
+    They are symmetric in all values, and do not grow with an observed value far above all draws. If
+    only the largest value differs from the others, it is included.
     """
     is_finite = xp.isfinite(pool)
     largest = xp.argmax(xp.where(is_finite, pool, -xp.inf), 0)
@@ -149,10 +152,10 @@ def _typical(pool: Array, xp: ModuleType) -> tuple[Any, Any]:
 
 
 def tied(pool: Array, rounding: Array) -> Array:
-    """A pool in which values that differ from the observed one by rounding only are equal to it.
+    """Pool in which values within rounding of the observed value are set equal to it.
 
-    For what is transformed before it is ranked: differences, roots and standard scores have larger
-    rounding errors than the sums that they come from.
+    Use it before transforming values that are ranked: differences, roots and standard scores have
+    larger rounding errors than the sums.
 
     Args:
         pool: observed value and draws, [B + 1, ...].
@@ -162,7 +165,7 @@ def tied(pool: Array, rounding: Array) -> Array:
 
 
 def _joined(statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> Any:
-    """Observed value first, then the draws, of all statistics, [B + 1, K].
+    """Observed value and draws of all statistics, [B + 1, K].
 
     All B + 1 values are exchangeable under calibration.
     """
@@ -174,7 +177,7 @@ def _joined(statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> Any:
 
 
 def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: Any) -> PyTree:
-    """Values [K] of all statistics in the tree and the shapes of these."""
+    """Values [K] in the tree and the shapes of the statistics."""
     leaves, structure = jax.tree.flatten(statistic)
     parts = xp.split(values, np.cumsum(list(map(jnp.size, leaves)))[:-1])
     trees = zip(parts, leaves, jax.tree.leaves(null_samples), strict=True)
@@ -185,8 +188,8 @@ def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: Any) -> PyT
 def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     """Largest standardised statistic of the observed data set, then of the redraws, [B + 1].
 
-    Whose ranks are the smallest of the `adjusted_pvalues` of the data set, and of every redraw.
-    Of concrete arrays, by NumPy.
+    The rank of entry b is the smallest of the `adjusted_pvalues` of data set b. Takes concrete
+    arrays, for NumPy.
     """
     statistic, null_samples = jax.tree.map(np.asarray, (statistic, null_samples))
     pool = _joined(statistic, null_samples, np)
@@ -196,17 +199,17 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 
-    All statistics are standardised by mean and standard deviation over the pool of the observed and
-    the drawn values, without its largest value; the adjusted p-value of each is its rank among the
-    largest standardised statistics of the draws. Under calibration the probability that any of them
-    is ≤ α is at most α, for every number of draws and every dependence.
+    Each statistic is standardised over the pool of the observed and the drawn values, without its
+    largest value. Its adjusted p-value is its rank among the largest standardised statistics of the
+    draws. Under calibration the probability that any of them is ≤ α is at most α, for every number
+    of draws and every dependence.
 
     Args:
         statistic: array, or pytree of arrays.
         null_samples: draws, [B, ...] each, in the same pytree.
 
     Returns:
-        The same pytree of p-values.
+        p-values in the same pytree.
 
     References: Westfall and Young (1993), single-step max T.
     """
@@ -214,22 +217,22 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     pool = _joined(statistic, null_samples, xp)
     scores = _scores(pool, *_typical(pool, xp), xp)
     pvalues = simulated_pvalue(scores[0], scores[1:].max(1, keepdims=True))
-    pvalues = xp.where(xp.any(xp.isnan(pool[0])), xp.nan, pvalues)  # the largest one is unknown
+    pvalues = xp.where(xp.any(xp.isnan(pool[0])), xp.nan, pvalues)  # the largest is unknown
     return _split(pvalues, statistic, null_samples, xp)
 
 
 def critical_values(
     statistic: PyTree, null_samples: PyTree, *, level: float, adjust: bool
 ) -> PyTree:
-    """Largest values of statistics whose p-values exceed the level, the same pytree.
+    """Largest statistics whose p-values exceed the level, in the same pytree.
 
-    Of concrete arrays, by NumPy: it takes less time than to compile it.
+    Takes concrete arrays, for NumPy, which is faster than compiling.
 
     Args:
         statistic: array, or pytree of arrays.
         null_samples: draws, [B, ...] each, in the same pytree.
-        level: in (0, 1); infinity is returned if no value is rejected at this level, as B is small.
-        adjust: whether p-values are those of `adjusted_pvalues`, or of `simulated_pvalue`.
+        level: in (0, 1); the result is infinite if B is too small to reject at this level.
+        adjust: whether to use `adjusted_pvalues` instead of `simulated_pvalue`.
     """
     statistic, null_samples = jax.tree.map(np.asarray, (statistic, null_samples))
     pool = _joined(statistic, null_samples, np)
@@ -246,12 +249,12 @@ def critical_values(
 
 Statistic = Literal["omnibus", "biased", "unbiased", "dispersion"]
 STATISTICS = get_args(Statistic)
-_TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
+_TIED = 1e-4  # relative difference that a change of units may cause
 _ALONE = "kernels in no group"
 ALIKE = "similar predictions share the same error"
 OF_CLASSES = "overconfident", "underconfident"  # of a positive, and of a negative score
 OF_NUMBERS = "predictions too narrow", "predictions too wide"
-_SHOWN = 3  # groups, or kernels of one group
+_SHOWN = 3  # printed groups, or kernels of one group
 _PAIRS, _DIAGONAL = 1000, 32  # rounding errors, in units of the last place of D / n and of D
 
 
@@ -260,10 +263,10 @@ class Component:
     """One component of a test, with its own exact p-value.
 
     Attributes:
-        statistic: its value.
+        statistic: value of the component.
         z: standardised cube root of the value (signed), with mean and standard deviation over the
             observed value and the draws.
-        pvalue: probability of such a value under calibration, in (0, 1].
+        pvalue: p-value of the component alone, in (0, 1].
         null_samples: draws of the value under calibration, [num_draws].
     """
 
@@ -277,7 +280,8 @@ class Component:
 class SKCEComponents:
     """The components of an exact SKCE test.
 
-    Their p-values are not adjusted for multiple testing; that of the test is.
+    Their p-values are not adjusted for multiple testing; `CalibrationTestResult.pvalue` accounts
+    for it.
 
     Attributes:
         biased: SKCE_b, all errors together except predictions that are too wide; p-value for
@@ -286,18 +290,19 @@ class SKCEComponents:
             large values.
         dispersion: D, the mean of h on the diagonal; two-sided p-value. z is positive if the
             targets scatter more than predicted (predictions too narrow, overconfident), and
-            negative if they scatter less (too wide, underconfident). The draws of
-            `composite_calibration_test` are measured from what their own fit expects.
+            negative if they scatter less (too wide, underconfident). `composite_calibration_test`
+            measures each draw from its expectation under its own fit.
         num_targets: n.
-        ranked: which statistic the test ranks, one of `STATISTICS`.
-        family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
-            attributes of the components then have a last axis [K] in the order of `kernel_names`.
-        squares: of a family, whether the biased SKCE alone counts, as of residuals of normal scores
-            under `Constant` or `Regressor` kernels, of which it is the square of a sum, [K].
-        direction_scores: of a family, in which direction the observed targets are off, in standard
-            errors; zero for kernels that do not tell, [K].
-        direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].
-        directions: of a family, words for positive and for negative direction scores, and for
+        ranked: statistic that the test ranks, one of `STATISTICS`.
+        family: tree of kernels of `aggregated_skce_test`. All other attributes of the components
+            then have a last axis [K] in the order of `kernel_names`.
+        squares: for a family, whether only the biased SKCE of the kernel is ranked, [K]. This holds
+            for residuals of normal scores with a `Constant` or `Regressor`, whose biased SKCE is
+            the square of a sum.
+        direction_scores: for a family, signed errors of the targets in standard errors; zero for
+            kernels without a direction, [K].
+        direction_pvalues: for a family, adjusted p-values of the biased SKCE alone, [K].
+        directions: for a family, descriptions of positive and negative direction scores, and of
             positive and negative z of the dispersion, [K].
     """
 
@@ -314,12 +319,12 @@ class SKCEComponents:
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """Keys or places of the kernels of a family."""
+        """Keys or indices of the kernels of a family."""
         names = (jax.tree_util.keystr(x, simple=True, separator=", ") for x in self._paths())
         return tuple(name or "kernel" for name in names)
 
     def _paths(self) -> list[Any]:
-        """Where the kernels are in the tree."""
+        """Paths of the kernels in the tree."""
         if self.family is None:
             raise ValueError("family: expected the components of several kernels, got those of one")
         numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
@@ -327,9 +332,10 @@ class SKCEComponents:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """Places of the kernels of each group: a container in the outermost container is one.
+        """Indices of the kernels of each group.
 
-        The kernels that are in none are a group as well, "kernels in no group".
+        Each container in the outermost container is a group. The other kernels form the group
+        "kernels in no group".
         """
         groups: dict[str, list[int]] = {}
         for place, path in enumerate(self._paths()):
@@ -339,7 +345,7 @@ class SKCEComponents:
 
     @property
     def largest_kernel(self) -> str:
-        """Name of the kernel with the largest z of all, of equal ones the first."""
+        """Name of the kernel with the largest z; the first in a tie."""
         return self.kernel_names[self._largest_of(range(len(self.kernel_names)))]
 
     @property
@@ -349,22 +355,23 @@ class SKCEComponents:
         return next(name for name, places in self.groups.items() if largest in places)
 
     def largest_kernel_of(self, group: str) -> str:
-        """Name of the kernel with the largest z of a group, of equal ones the first."""
+        """Name of the kernel with the largest z of a group; the first in a tie."""
         places = self.groups[checks.choice("group", group, tuple(self.groups))]
         return self.kernel_names[self._largest_of(places)]
 
     @property
     def largest_direction(self) -> str:
-        """Name of the kernel with a direction whose biased SKCE has the largest z, or empty."""
+        """Name of the kernel with a direction whose biased SKCE has the largest z, or ""."""
         scores = np.where(np.asarray(self.direction_scores) != 0, self.biased.z, -np.inf)
         return self.kernel_names[int(np.argmax(scores))] if np.any(self.direction_scores) else ""
 
     def direction_of(self, kernel: str) -> str:
-        """In which direction predictions are off, as one kernel of a family sees it, in words.
+        """Description of the error that one kernel of a family detects.
 
-        Such as "overconfident: temperature", "class 3 too probable", "predictions too small: shift"
-        or "predictions too wide". It is that of the largest component, whose adjusted p-value says
-        how sure that is; of `largest_direction` that of the sum of its scores.
+        Examples: "overconfident: temperature", "class 3 too probable", "predictions too small:
+            shift", "predictions too wide". It describes the component with the largest z; the
+            adjusted p-value of the kernel gives the confidence. For `largest_direction` it
+            describes the sum of the scores.
         """
         place = self.kernel_names.index(checks.choice("kernel", kernel, self.kernel_names))
         positive, negative, *of_dispersion = self.directions[place]
@@ -374,12 +381,12 @@ class SKCEComponents:
         return (positive if score > 0 else negative) if score else ALIKE
 
     def _largest_of(self, places: Sequence[int]) -> int:
-        """The place with the largest z, of equal ones the first."""
+        """Index of the largest z; the first in a tie."""
         scores = np.max(list(self._largest_z().values()), 0)[np.array(places)]
         return int(places[int(np.argmax(scores >= (1 - _TIED) * np.max(scores)))])
 
     def _largest_z(self) -> dict[str, Any]:
-        """Z for large values of the statistics."""
+        """The z of each component, in absolute value for the dispersion."""
         others = np.asarray(self.unbiased.z), np.abs(np.asarray(self.dispersion.z))
         if self.squares:
             others = (np.where(self.squares, -np.inf, score) for score in others)
@@ -400,9 +407,9 @@ class SKCEComponents:
         return max(scores, key=scores.__getitem__)
 
     def described(self, adjusted: Sequence[Any] = ()) -> str:
-        """The components, or the largest groups, in words, one line each; of concrete values.
+        """Description of concrete components, or of the largest groups, one line each.
 
-        The latter with the adjusted p-values of their largest kernels.
+        Groups have the adjusted p-values of their largest kernels.
         """
         if self.family is not None:
             return self._largest_groups(adjusted)
@@ -425,7 +432,7 @@ class SKCEComponents:
     def _largest_groups(self, adjusted: Sequence[Any]) -> str:
         """One line for each of the three groups, or kernels of one group, with the largest z.
 
-        With the direction, if it is known, of the largest kernel.
+        Each line names the direction of the largest kernel, if it is known.
         """
         names, scores = self.kernel_names, np.max(list(self._largest_z().values()), 0)
         largest = [self._largest_of(places) for places in self.groups.values()]
@@ -442,7 +449,7 @@ class SKCEComponents:
 
 @jax.jit
 def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...]:
-    """The components of the kernel at a place of the last axis."""
+    """The components of the kernel at one index of the last axis."""
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
@@ -456,14 +463,13 @@ def skce_components(
     family: Any = None,
     squares: tuple[bool, ...] = (),
 ) -> tuple[jax.Array, SKCEComponents]:
-    """The components of a pool, and the statistic to rank.
+    """Components of a pool, and the statistic to rank.
 
         C₁ = z(∛(n SKCE_b)),   C₂ = z(∛(D̄ + (n − 1) SKCE_u)),   C₃ = |z(∛D)|,
 
     where z standardises over the pool and D̄ is the mean of D over it. The cube roots make the
-    distributions similarly symmetric, so that no component dominates. The omnibus statistic is the
-    largest of the three. It treats the observed value and the draws alike, so that its rank is
-    exact.
+    distributions similarly symmetric, so no component dominates. The omnibus statistic is the
+    largest of the three. It is symmetric in the observed value and the draws, so its rank is exact.
 
     Args:
         unbiased: SKCE_u, observed value first, [B + 1] or [B + 1, 1], or [B + 1, K] for several
@@ -471,9 +477,10 @@ def skce_components(
         diagonal: D, of the same shape.
         num_targets: n.
         ranked: one of `STATISTICS`.
-        dispersion: instead of D in C₃, of the same shape, if its expectation varies over the pool.
-        family: the tree of which several kernels are the leaves.
-        squares: see `SKCEComponents`; of these kernels the omnibus statistic is C₁.
+        dispersion: replaces D in C₃ if the expectation of D varies over the pool; of the same
+            shape.
+        family: tree of several kernels.
+        squares: see `SKCEComponents`; the omnibus statistic of these kernels is C₁.
 
     Returns:
         The pool of the statistic, of the same shape, and the components.
@@ -483,7 +490,7 @@ def skce_components(
     n = xp.asarray(num_targets, diagonal.dtype)
     if family is None:
         unbiased, diagonal = unbiased.reshape(-1), diagonal.reshape(-1)
-    # Equal data sets tie, in whatever order their samples were added: h cancels off the diagonal.
+    # Equal data sets tie in any order of their samples, although sums off the diagonal cancel.
     size = xp.max(xp.abs(diagonal), 0, where=xp.isfinite(diagonal), initial=0)
     digit = xp.finfo(diagonal.dtype).eps * size
     unbiased, diagonal = tied(unbiased, _PAIRS * digit / n), tied(diagonal, _DIAGONAL * digit)
@@ -506,10 +513,10 @@ def skce_components(
         parts = values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:]
         return Component(*parts)
 
-    found = (
+    components = (
         component(biased, both, biased),
         component(unbiased, mean_only, unbiased),
         component(dispersion, scatter, xp.abs(scatter)),
     )
-    ranks, (first, second, third) = as_arrays((statistics[ranked], found))
+    ranks, (first, second, third) = as_arrays((statistics[ranked], components))
     return ranks, SKCEComponents(first, second, third, num_targets, ranked, family, squares)

@@ -1,17 +1,13 @@
 """Exact tests of ensembles, and tests of clusters of samples.
 
-Exact tests of ensembles: which of m + 1 values is the target?
+Ensembles: if the m members and the target are independent draws from one distribution, all m + 1
+values are exchangeable. Given the pool of these values, each is equally likely to be the target.
+Redrawing *which* value is the target is therefore exact for every number of members, in contrast to
+redrawing targets from the members.
 
-If the members of an ensemble and the target are independent draws from the same distribution,
-whatever it is, then all m + 1 values are exchangeable: given the pool of these values, each is
-equally likely to be the target. Redrawing *which* value is the target is therefore exact for every
-number of members, in contrast to redrawing targets from the members.
-
-Dependent samples: independent clusters, with any dependence within them.
-
-Let H_ab be the mean of h over the pairs of a sample in cluster a and one in cluster b. The samples
-of different clusters are independent, so U = mean of H_ab over a ≠ b is a U-statistic of the
-clusters, in which pairs within a cluster do not occur.
+Clusters: let H_ab be the mean of h over the pairs of a sample in cluster a and one in cluster b.
+Clusters are independent, so U = mean of H_ab over a ≠ b is a U-statistic of the clusters, without
+pairs within a cluster.
 """
 
 import dataclasses
@@ -57,22 +53,22 @@ def ensemble_skce_test(
     """Exact test of calibrated ensembles with the squared kernel calibration error.
 
     The hypothesis is that, given the m members z_i1, ..., z_im of each ensemble, the target z_i0 is
-    one more draw from the distribution that the members were drawn from. With the features f of
-    the target kernel, and their mean over the pool of m + 1 values, the residual is
+    one more draw from the distribution of the members. With the features f of the target kernel,
+    the residual is
 
         r_i = f(z_i0) − (m + 1)⁻¹ Σ_{j=0..m} f(z_ij),
 
-    and the statistics are those of `exact_skce_test`, with k_P(pool_i, pool_j) ⟨r_i, r_j⟩ in place
-    of h. Redraws replace z_i0 in the first term by one of the pool, with equal probabilities. The
-    prediction kernel sees only the pool, and not which of its values is the target.
+    and the statistics are those of `exact_skce_test` with k_P(pool_i, pool_j) ⟨r_i, r_j⟩ instead of
+    h. Redraws replace z_i0 in the first term by a random value of the pool. The kernel on
+    predictions is a function of the pool only, not of which value is the target.
 
-    This is exact for every n, m and B, if the members are independent draws: thin a Markov chain
-    first. Where members are missing, m is the number of the others, and the test is exact given
-    which are missing. `distances.Wasserstein` needs equally many members,
+    This is exact for every n, m and B, if the members are independent draws; thin a Markov chain
+    first. If members are missing, m is the number of the others, and the test is exact given which
+    are missing. `distances.Wasserstein` needs equal numbers of members,
     `distances.MaximumMeanDiscrepancy` does not.
 
-    The test with `exact_skce_test` asks whether the target is one of the members, and
-    rejects calibrated ensembles: for n = 64 in 39 % of all cases with 5 members, in 14 % with 11.
+    `exact_skce_test` would draw targets from the members, and reject calibrated ensembles: for n =
+    64, 39 % with 5 members and 14 % with 11.
 
     Args:
         key: a JAX random key.
@@ -80,9 +76,9 @@ def ensemble_skce_test(
             `Ensemble` of m + 1 draws: `Exponential(1.0, Wasserstein())` for scalars, a distance
             `MaximumMeanDiscrepancy` for vectors. It must not be chosen with the targets.
             None for `kernels.default_kernel` of the pools.
-        predictions: batch of n ≥ 2 ensembles of m ≥ 2 members, `Ensemble` with values [n, m] or
-            [n, m, d]: ensemble members, posterior draws, runs of a simulator, labels of repeated
-            answers; without weights, apart from a mask of members that are missing.
+        predictions: batch of n ≥ 2 ensembles of m ≥ 2 members, `Ensemble` with values [n, m] or [n,
+            m, d]: ensemble members, posterior draws, runs of a simulator, labels of repeated
+            answers. No weights except a mask of missing members.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], as in `exact_skce_test`.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
@@ -92,9 +88,9 @@ def ensemble_skce_test(
 
     Returns:
         The result. `estimate` is the mean of k_P ⟨f(z_i0) − μ_i, f(z_j0) − μ_j⟩ over i ≠ j, where
-        μ_i is the mean over the members; it is unbiased, and has mean zero for calibrated
-        ensembles of any size; where members are missing, samples have weights m_i / (m_i + 1) in
-        this mean. `components` are those of the residuals r_i.
+        μ_i is the mean over the members; it is unbiased, and has mean zero for calibrated ensembles
+        of any size. If members are missing, samples have weights m_i / (m_i + 1) in this mean.
+        `components` belong to the residuals r_i.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -104,7 +100,7 @@ def ensemble_skce_test(
     Cost: for numbers and `SquaredExponential`, if the values are not traced, n m r for r Fourier
     features and n² r per redraw; otherwise n² m² / 2 evaluations of the target kernel per redraw.
 
-    References: none of the four papers has it. Ranks in the pool are those of Anderson (1996), A
+    References: none of the four papers has it. Ranks in the pool are due to Anderson (1996), A
     method for producing and evaluating probabilistic forecasts from ensemble model integrations.
 
     >>> import jax, jax.numpy as jnp
@@ -132,7 +128,7 @@ def ensemble_skce_test(
 
 
 def _pairs(weights: jax.Array) -> jax.Array:
-    """Weight of all pairs of different samples."""
+    """Total weight of pairs of different samples."""
     return jnp.square(jnp.sum(weights)) - jnp.sum(jnp.square(weights))
 
 
@@ -148,39 +144,38 @@ def rank_histogram_test(
 ) -> CalibrationTestResult:
     """Exact test of calibrated ensembles with the ranks of the targets.
 
-    The rank R_i ∈ {0, ..., m} of the target in its pool of m + 1 values is uniform if it is a draw
-    from the same distribution as the members. Ties are broken at random. The statistic is
+    The rank R_i ∈ {0, ..., m} of the target in its pool of m + 1 values is uniform if members and
+    target have one distribution. Ties are broken at random. The statistic is
 
         χ² = Σ_r (N_r − n / (m + 1))² / (n / (m + 1)),   N_r = #{i : R_i = r},
 
-    with weights N_r = Σ_{i : R_i = r} w_i and n = Σ_i w_i = Σ_i w_i² (to which they are scaled),
-    ranked among those of uniform ranks, which is exact for every n, m and B. Vectors are ranked by
-    their mean Euclidean distance to the other values of the pool ("energy pre-rank": a large rank
-    means that the target is an outlier of its ensemble). Among m_i < m members, where some are
-    missing, a rank is stretched: the integer part of (R_i + V) (m + 1) / (m_i + 1), with V uniform
-    on the multiples of 1 / (m + 1) in [0, 1), is uniform again.
+    or with weights N_r = Σ_{i : R_i = r} w_i and n = Σ_i w_i, after scaling to Σ_i w_i = Σ_i w_i².
+    Its rank among the statistics of uniform ranks is exact for every n, m and B. Vectors are ranked
+    by their mean Euclidean distance to the other values of the pool ("energy pre-rank": a large
+    rank means that the target is an outlier of its ensemble). If members are missing and m_i < m
+    are left, a rank is stretched to the integer part of (R_i + V) (m + 1) / (m_i + 1). This is
+    uniform for V uniform on the multiples of 1 / (m + 1) in [0, 1).
 
-    It detects errors that all ensembles share; errors that depend on the prediction, and cancel
-    between ensembles, are for `ensemble_skce_test`.
+    It detects errors that all ensembles share. Use `ensemble_skce_test` for errors that depend on
+    the prediction and cancel between ensembles.
 
     Args:
         key: a JAX random key.
-        predictions: batch of n ensembles of m ≥ 2 members, `Ensemble`, without weights, apart from
-            a mask of members that are missing.
+        predictions: batch of n ensembles of m ≥ 2 members, `Ensemble`, without weights except a
+            mask of missing members.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
-            alike.
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for equal weights.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
     Returns:
-        The result; `estimate` contains the relative frequencies of the ranks, [m + 1], whose
-        expectation is 1 / (m + 1).
+        The result; `estimate` contains the relative frequencies of the ranks, [m + 1], each 1 / (m
+        + 1) in expectation.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, there are different weights, or m < 2.
+        ValueError: if shapes or values are wrong, members have different weights, or m < 2.
 
     Cost: n m for scalars and n m² d for vectors, then B (n + m).
 
@@ -214,14 +209,14 @@ def rank_histogram_test(
 def checked_ensembles(ensembles: Any, *, may_lack: bool = False) -> Ensemble:
     """Refuses ensembles whose members are not equally likely; some may be missing."""
     if ensembles.weights is not None and not may_lack:
-        expected = "None, as weighted members and the target are not exchangeable"
+        expected = "None, because weighted members and the target are not exchangeable"
         raise ValueError(f"predictions.weights: expected {expected}, got {ensembles.weights}")
     weights = checks.equal_weights("predictions", ensembles.weights)
     return like(ensembles, checks.replaced(bare(ensembles), weights=weights))
 
 
 def with_targets(ensembles: Ensemble, targets: jax.Array) -> Ensemble:
-    """The pools of the target and the members of each ensemble, in this order."""
+    """Pools of the target and the members of each ensemble, in this order."""
     values, weights = jnp.concatenate([targets[:, None], ensembles.values], 1), ensembles.weights
     if weights is not None:
         shares = jnp.concatenate([jnp.max(weights, 1, keepdims=True), weights], 1)
@@ -233,7 +228,7 @@ def with_targets(ensembles: Ensemble, targets: jax.Array) -> Ensemble:
 def _ranks(key: jax.Array, pool: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Ranks 0, ..., m of the targets in their pools, with ties broken at random, [n].
 
-    A rank among fewer than m + 1 values that are present is stretched to these, at random.
+    A rank among fewer than m + 1 present values is stretched at random.
     """
 
     def energy(values: jax.Array, present: jax.Array) -> jax.Array:
@@ -244,7 +239,7 @@ def _ranks(key: jax.Array, pool: jax.Array, weights: jax.Array | None) -> jax.Ar
     is_there = jnp.ones(pool.shape[:2], bool) if weights is None else weights > 0
     values = pool if pool.ndim == 2 else jax.vmap(energy)(pool, is_there)
     target, others = values[:, :1], values[:, 1:]
-    # The place of the target among equal values is uniform.
+    # The rank of the target among equal values is uniform.
     below = jnp.sum(is_there[:, 1:] & (others < target), 1)
     ties = jnp.sum(is_there[:, 1:] & (others == target), 1)
     ranks = below + jax.random.randint(key, below.shape, 0, ties + 1)
@@ -263,12 +258,12 @@ MIN_CLUSTERS = 10
 
 
 class Clusters(NamedTuple):
-    """Which samples belong together.
+    """Clusters of samples.
 
     Attributes:
         ids: cluster of each sample, in 0, ..., n − 1, [n].
-        weights: 1 / size of its cluster, [n], or the share of the sample in its weight; NaN if
-            there are too few clusters.
+        weights: 1 / size of the cluster, [n], or the share of the sample in the weight of the
+            cluster; NaN if there are too few clusters.
         number: G.
     """
 
@@ -278,14 +273,14 @@ class Clusters(NamedTuple):
 
 
 def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Clusters:
-    """The clusters of n samples: at least `MIN_CLUSTERS` different integers, [n].
+    """Clusters of n samples, from at least `MIN_CLUSTERS` different integers, [n].
 
-    Shares are of this dtype. Clusters without any weight do not count.
+    Shares have this dtype. Clusters without weight do not count.
     """
     num_samples = ids.size
     if checks.is_concrete(ids):
-        used = ids if weights is None or not checks.is_concrete(weights) else ids[weights > 0]
-        if (number := len(np.unique(used))) < MIN_CLUSTERS:
+        weighted = ids if weights is None or not checks.is_concrete(weights) else ids[weights > 0]
+        if (number := len(np.unique(weighted))) < MIN_CLUSTERS:
             expected = f"at least {MIN_CLUSTERS} different ones, as the test is asymptotic in them"
             raise ValueError(f"clusters: expected {expected}, got {number}")
         ids = jnp.asarray(np.unique(ids, return_inverse=True)[1], jnp.int32)
@@ -295,11 +290,11 @@ def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Cluste
 
 @jax.jit
 def _clusters(ids: jax.Array, each: jax.Array) -> Clusters:
-    """See `clusters_of`; with the weights of the samples."""
+    """`clusters_of` with the weights of the samples."""
     num_samples = ids.size
     sizes = jnp.zeros_like(each).at[ids].add(each, mode="drop")
     number = jnp.sum(sizes > 0)
-    # Traced numbers must be 0, ..., n − 1, since no program can look for others.
+    # Traced numbers must be in 0, ..., n − 1, because others cannot be found.
     is_known = jnp.all((ids >= 0) & (ids < num_samples)) & (number >= MIN_CLUSTERS)
     size = sizes[ids]
     shares = each / jnp.where(size > 0, size, 1)
@@ -309,7 +304,7 @@ def _clusters(ids: jax.Array, each: jax.Array) -> Clusters:
 def apart(
     function: PairFunction, args: PyTree, x: tuple[Any, Any], y: tuple[Any, Any]
 ) -> jax.Array:
-    """A function of two samples, which have their clusters beside them; zero within a cluster."""
+    """Function of two samples with their clusters; zero within a cluster."""
     (sample, cluster), (other, other_cluster) = x, y
     value = function(args, sample, other)
     return jnp.where(cluster == other_cluster, jnp.zeros_like(value), value)
@@ -322,9 +317,9 @@ pair_apart = functools.partial(apart, sample_pair)
 def cluster_means(
     pair: PairFunction[Args, T], args: Args, samples: T, clusters: Clusters
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The mean H_ab over b ≠ a of a function of pairs, for each cluster a, [n].
+    """Mean of H_ab over b ≠ a of a function of pairs, for each cluster a, [n].
 
-    And 1 / G where there is such a cluster, [n], else zero, and G.
+    Also 1 / G if the cluster exists, else zero, [n]; and G.
     """
     points, weights = (samples, clusters.ids), clusters.weights
     data = functools.partial(apart, pair), args, points, points, weights[:, None]
@@ -351,17 +346,16 @@ def cluster_skce_test(
 
     Samples of one patient, prompt, weather station or forecast window may depend on each other in
     any way; different clusters are independent. The exact tests assume independent targets, and
-    reject calibrated models then: 20 clusters of 5 samples with one prediction and a correlation of
-    0.8 in 81 % of all cases (`experiments.power`).
-    With the mean H_ab of h over the pairs from clusters a and b, the statistic
+    would reject calibrated models. With the mean H_ab of h over the pairs from clusters a and b,
+    the statistic
 
         U = 1 / (G (G − 1)) Σ_{a≠b} H_ab
 
-    is compared with U_ε, in which H_ab has the factor ε_a ε_b for random signs ε = ±1: flipping the
-    sign of all residuals of a cluster hardly changes the distribution of a sum over many clusters
-    if the model is calibrated. The test is asymptotic in the number of clusters (its level is 0.04
-    to 0.05 with 20), and hardly detects predictions that are too wide or too narrow without an
-    error of the mean, since it leaves out the component "dispersion" of `SKCEComponents`.
+    is compared with U_ε, in which H_ab has the factor ε_a ε_b for random signs ε = ±1. If the model
+    is calibrated, flipping the sign of all residuals of a cluster hardly changes the distribution
+    of a sum over many clusters. The test is asymptotic in the number of clusters (with 20, its size
+    at level 5 % is 4 to 5 %). It leaves out the component "dispersion" of `SKCEComponents`, and so
+    has little power against predictions that are only too wide or too narrow.
 
     Args:
         key: a JAX random key.
@@ -369,13 +363,12 @@ def cluster_skce_test(
             `kernels.default_kernel(predictions)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        clusters: integers ≥ 0, equal for samples of one cluster, at least 10 different ones, [n];
-            if they are traced, in 0, ..., n − 1.
-        weights: w ≥ 0 of the samples, [n]: those within a cluster count by them in H_ab. All
-            clusters count equally, whatever the weight or the number of their samples is, but for
-            those without any weight, which are left out.
+        clusters: integers ≥ 0, equal for samples of one cluster, at least 10 different ones, [n].
+            Traced integers must be in 0, ..., n − 1.
+        weights: w ≥ 0 of the samples, [n], which weight samples within a cluster in H_ab. All
+            clusters count equally, except clusters without weight, which are left out.
         num_draws: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of them that are evaluated at once, which bounds the memory.
+        batch_size: number of random signs that are evaluated at once, which bounds the memory.
 
     Returns:
         The result; `statistic` and `estimate` are U, an unbiased estimate of the SKCE of a sample
@@ -390,9 +383,9 @@ def cluster_skce_test(
     Cost: n² / 2 evaluations of h for each batch of redraws, and B n² / 2 multiplications in matrix
     products. Memory O(batch_size n + tile²).
 
-    References: none of the four papers has it. Random signs are those of the wild bootstrap for
-    degenerate U-statistics: Dehling and Mikosch (1994), Random quadratic forms and the bootstrap
-    for U-statistics; Cameron, Gelbach and Miller (2008) for clusters.
+    References: none of the four papers has it. Random signs are the wild bootstrap for degenerate
+    U-statistics: Dehling and Mikosch (1994), Random quadratic forms and the bootstrap for
+    U-statistics; Cameron, Gelbach and Miller (2008) for clusters.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels
@@ -424,7 +417,7 @@ def _signs(data: tuple[Kernel, DataSet, Clusters], key: jax.Array) -> jax.Array:
 
 
 def _signed_means(data: tuple[Kernel, DataSet, Clusters], signs: jax.Array) -> jax.Array:
-    """U_ε of several signs."""
+    """U_ε for several sets of signs."""
     kernel, samples, (ids, weights, number) = data
     signed = signs[:, ids].T * weights[:, None]
     forms = operators.quadratic_forms(pair_apart, kernel, (samples, ids), signed)

@@ -1,9 +1,8 @@
 """Exact tests: targets resampled under the null, from the predictions.
 
-If the model is calibrated then, given the predictions, the targets are independent draws
-y_i ~ p_i. Data sets with resampled targets therefore have the distribution of the observed one, and
-the rank of the observed statistic among the resampled ones is uniform, for every number of samples
-and every statistic.
+If the model is calibrated then, given the predictions, the targets are independent draws y_i ~ p_i.
+So data sets with resampled targets have the distribution of the observed one. The rank of the
+observed statistic is uniform, for every number of samples and every statistic.
 """
 
 import dataclasses
@@ -52,16 +51,16 @@ def exact_test(
         p = (1 + #{b : T_b ≥ T}) / (B + 1)
 
     satisfies P(p ≤ α) ≤ α under calibration for every n, every B and every statistic. This assumes
-    that, given all predictions, the targets are independent draws from them, which does not hold
-    for clusters (see `cluster_skce_test`), overlapping forecast horizons, or data that the model
-    was fitted to.
+    that, given all predictions, the targets are independent draws from them. It does not hold for
+    clusters (see `cluster_skce_test`), overlapping forecast horizons, or data that the model was
+    fitted to.
 
     The statistic determines which errors the test detects. Choose one that is large for every error
     that matters: `estimators.skce_biased`, for example, is small for predictions that are too wide,
-    so that they are rejected less often than calibrated ones. A statistic with known mean, such as
-    `estimators.skce_dispersion`, becomes two-sided by taking its absolute value, and with `adjust`
-    several statistics compensate for each other's blind spots (as the omnibus statistic of
-    `exact_skce_test` does for the SKCE).
+    which are rejected less often than calibrated ones. Take the absolute value of a statistic with
+    known mean, such as `estimators.skce_dispersion`, for a two-sided test. With `adjust`, several
+    statistics compensate for each other's blind spots, like the omnibus statistic of
+    `exact_skce_test`.
 
     The statistic may depend on hyperparameters that are chosen from the predictions. If they are
     chosen with the targets, choose them within the statistic, so that the choice is repeated in
@@ -74,15 +73,15 @@ def exact_test(
     Args:
         key: a JAX random key.
         statistic: (predictions, targets) → scalar, array or a pytree of arrays, traceable by JAX;
-            large values speak against calibration. For example
-            `functools.partial(estimators.skce_biased, kernel)`, or one of the textbooks, such as
-            `spiegelhalter`. If it has an attribute `textbook_pvalue`, a function
-            (value, predictions, targets, **options of a partial function) → p-value, the result
-            has this p-value, too, unless there are weights.
+            large values are evidence against calibration. For example
+            `functools.partial(estimators.skce_biased, kernel)`, or a textbook statistic such as
+            `spiegelhalter`. Its attribute `textbook_pvalue`, if any, is a function (value,
+            predictions, targets, **options of a partial function) → p-value; without weights, the
+            result includes this p-value.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n], which all redraws keep. The statistic is called with
-            them as `weights=`, up to a common factor; None if it does not take any.
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None without weights. The
+            statistic is called with them, up to a common factor, as `weights=`.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
@@ -91,14 +90,15 @@ def exact_test(
 
     Returns:
         The result; `estimate` is the statistic itself. With several statistics, all attributes are
-        such arrays or pytrees.
+        arrays or pytrees of the same structure.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or an observed statistic is NaN.
 
     Cost: B evaluations of the statistic. It is compiled once for each function object and shape of
-    the data, as by `jax.jit`: what it reads from outside must not change between two calls.
+    the data, as by `jax.jit`: values that it takes from its closure must not change between two
+    calls.
 
     References: none of the four papers has it; the general Monte Carlo test is due to Barnard
     (1963), the p-value to Davison and Hinkley (1997), eq. (4.11), the adjustment to Westfall and
@@ -143,23 +143,23 @@ def exact_skce_test(
 ) -> CalibrationTestResult:
     """Exact test of calibration with the squared kernel calibration error.
 
-    This is `exact_test` with statistics that one pass over the pairs gives: the mean SKCE_u of h
-    off the diagonal, the mean D on it, and the biased SKCE_b = (D + (n − 1) SKCE_u) / n. Unlike
-    asymptotic tests, it holds its level for every n, if the targets are independent given all
-    predictions (see `exact_test`). The statistics detect different errors:
+    This is `exact_test` with statistics from one pass over the pairs: the mean SKCE_u of h off the
+    diagonal, the mean D on it, and the biased SKCE_b = (D + (n − 1) SKCE_u) / n. Unlike asymptotic
+    tests, it holds its level for every n, if the targets are independent given all predictions (see
+    `exact_test`). The statistics detect different errors:
 
-    - "omnibus", the default: all errors below. It is the largest of the three standardised
-      components of `SKCEComponents`, with a single p-value that needs no adjustment.
+    - "omnibus", the default: all errors below. The largest of the three standardised components of
+      `SKCEComponents`, whose single p-value needs no adjustment.
     - "biased", SKCE_b: wrong means, and predictions that are too narrow. It is **blind to
       predictions that are too wide** (underconfident): these make D smaller than in the redraws,
-      and are rejected less often than calibrated ones. If the means of most predictions share
-      the same error, it has slightly more power than the omnibus statistic.
+      and are rejected less often than calibrated predictions. If the means of most predictions
+      share the same error, it has slightly more power than the omnibus statistic.
     - "unbiased", SKCE_u: errors of the mean that similar predictions share; little else.
-    - "dispersion", D, two-sided: predictions that are too narrow or too wide, even if no
-      two of them are similar, as in tests of a kernel score.
+    - "dispersion", D, two-sided: predictions that are too narrow or too wide, even if no two of
+      them are similar.
 
-    The result contains all components with their own p-values, whichever statistic is ranked; when
-    printed it marks the one with the largest z.
+    The result contains all components with their own p-values, whichever statistic is ranked; the
+    printed result marks the component with the largest z.
 
     Args:
         key: a JAX random key.
@@ -167,9 +167,9 @@ def exact_skce_test(
             `kernels.default_kernel(predictions)`.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
-            alike. Then SKCE_u is that of `estimators.skce`, D = Σ_i w_i² h_ii / Σ_i w_i², and n is
-            the effective number of samples (Σ_i w_i)² / Σ_i w_i².
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for equal weights. With
+            weights SKCE_u is `estimators.skce`, D = Σ_i w_i² h_ii / Σ_i w_i², and n is the
+            effective number of samples (Σ_i w_i)² / Σ_i w_i².
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank: "omnibus", "biased", "unbiased" or "dispersion".
         batch_size: number of redraws that are evaluated at once, which bounds the memory; by
@@ -184,19 +184,24 @@ def exact_skce_test(
         ValueError: if shapes, values or options are wrong, or fewer than two samples count.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
-    once per batch. If the target kernel has r features, B n² r / 2 multiplications in matrix
-    products instead, where that is faster. It is B n r s if the matrix of the kernel on predictions
-    has a small rank s (for `Nystrom`, and for n ≥ 256 where it is smooth on the scale of the
-    predictions), and B n r if the kernel is exponential, or a sum of such, and predictions lie on a
-    line (see `estimators.skce`). There are features for class predictions (r = m) and, if the
-    values are concrete, for `SquaredExponential` on scalars: r ≈ 50 for 20 length scales. Normal
-    predictions use them up to r = 48, or 192 on a line or with a low rank; Laplace, uniform, gamma
-    and negative binomial ones, ensembles, and mixtures of these and of normals always.
-    Memory O(batch_size (n r + tile²)).
+    Cost: B n² / 2 evaluations of the target kernel and its expectations; the kernel on predictions
+    k_P and E k(Z, Z′) are evaluated once per batch. If the target kernel has r features, fewer
+    multiplications, in matrix products:
 
-    References: see `exact_test`; W21 Lemma 1 and 2 for the statistics, `SKCEComponents` for their
-    combination, which none of the papers has.
+    - B n² r / 2 in general;
+    - B n r s if the matrix of k_P has a small rank s: for `Nystrom`, and for n ≥ 256 if k_P is
+      smooth on the scale of the predictions;
+    - B n r if k_P is exponential, or a sum of exponential kernels, and predictions lie on a line
+      (see `estimators.skce`).
+
+    There are features for class predictions (r = m) and, if the values are concrete, for
+    `SquaredExponential` on scalars: r ≈ 50 for 20 length scales. Normal predictions use them up to
+    r = 48, or 192 on a line or with a low rank. Laplace, uniform, gamma and negative binomial
+    predictions, ensembles, and mixtures of these and of normals always use them. Memory
+    O(batch_size (n r + tile²)).
+
+    References: see `exact_test`; W21 Lemma 1 and 2 for the statistics. Their combination is in none
+    of the papers.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels
@@ -248,15 +253,15 @@ def power_curve(
     significance_level: float = 0.05,
     statistic: Statistic = "omnibus",
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """How often `exact_skce_test` rejects simulated data sets, by their number of samples.
+    """Power of `exact_skce_test` on simulated data sets, by their number of samples.
 
     Args:
         key: a JAX random key. The power at a size depends on the key and this size only.
         kernel: kernel on pairs (prediction, target), such as `kernels.default_kernel` of the
-            predictions of a pilot study; None for that of each data set.
-        simulate: function (key, n) → predictions and targets of a data set of n samples,
-            traceable by JAX. The targets are drawn from a law other than the predictions, namely
-            the smallest error that matters.
+            predictions of a pilot study; None for the default kernel of each data set.
+        simulate: function (key, n) → predictions and targets of a data set of n samples, traceable
+            by JAX. The targets should deviate from the predictions by the smallest error that
+            matters.
         sizes: numbers of samples n ≥ 2, [k].
         num_data_sets: R, for each size.
         num_draws: number of redraws of each test.
@@ -264,8 +269,8 @@ def power_curve(
         statistic: as in `exact_skce_test`.
 
     Returns:
-        The sizes, the power at each of them, and its Monte Carlo standard error, [k] each.
-        A power is NaN if a p-value is.
+        The sizes, the power at each size, and its Monte Carlo standard error, [k] each. The power
+        is NaN if any p-value is.
 
     Raises:
         TypeError: if an argument is of the wrong kind.

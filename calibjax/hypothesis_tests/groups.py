@@ -1,4 +1,4 @@
-"""Exact tests that say where a model is wrong: groups, quantiles, neighbourhoods, locations."""
+"""Exact tests that localise errors: groups, quantiles, neighbourhoods, locations."""
 
 import dataclasses
 import functools
@@ -28,8 +28,8 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.plan import bytes_of_tile
 
-# The mean of a residual over the redraws is off zero by chance by less than this many standard
-# errors, and a proportion of the largest value (rare events are far from normally distributed).
+# By chance, the mean of a residual over the redraws deviates from zero by less than this many
+# standard errors plus a share of the largest value (rare events are far from normal).
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
@@ -60,17 +60,17 @@ def group_calibration_test(
 
         e_g = Σ_i w_ig r_i / Σ_i |w_ig|,
 
-    the mean of observed minus predicted values in the group. By default r_i = y_i − E Y_i, for
-    Y_i ~ p_i; for classes there are m + 1 residuals, 1(y_i = c) − p_ic for each class c and
-    1(y_i = argmax p_i) − max p_i for the top label, whose error is negative if the model is
-    overconfident in this group.
+    the mean of observed minus predicted values in the group. By default r_i = y_i − E Y_i, for Y_i
+    ~ p_i; for classes there are m + 1 residuals, 1(y_i = c) − p_ic for each class c and 1(y_i =
+    argmax p_i) − max p_i for the top label. The last error is negative if the model is
+    overconfident in the group.
 
     The absolute errors are ranked among those of targets resampled under the null. `pvalue` tests
-    each group on its own: of many groups of calibrated predictions, 5 % have p ≤ 0.05.
-    `adjusted_pvalue` accounts for the number of groups and residuals, by the largest standardised
-    error of each redraw: the probability that any of them is ≤ α is at most α, for every n, every
-    overlap and every number of redraws. Its minimum is the p-value of the hypothesis that all
-    groups are calibrated.
+    each group on its own: 5 % of calibrated groups have p ≤ 0.05. `adjusted_pvalue` accounts for
+    the number of groups and residuals by the largest standardised error of each redraw. Under
+    calibration the probability that any of them is ≤ α is at most α, for every n, every overlap and
+    every number of redraws. Its minimum is the p-value of the hypothesis that all groups are
+    calibrated.
 
     Args:
         key: a JAX random key.
@@ -88,8 +88,8 @@ def group_calibration_test(
 
     Returns:
         The result. `estimate` is the signed error e_g, [G], or [G, k] with k residuals per sample;
-        `statistic` is its absolute value, whose root mean square `result.null_size` under
-        calibration is the standard error of e_g; the p-values have the same shape.
+        `statistic` is its absolute value, and `result.null_size` the standard error of e_g under
+        calibration. The p-values have the same shape.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -98,11 +98,12 @@ def group_calibration_test(
 
     Cost: B n k (G + 1) operations, in matrix products. Memory O(n G + B G k).
 
-    It sees wrong means. Predictions that are too wide, such as those of underconfident classifiers,
-    have smaller errors than their redraws, and are for `exact_skce_test` with `top_label`.
+    It detects biased means. Predictions that are too wide, such as those of underconfident
+    classifiers, have smaller errors than their redraws: use `exact_skce_test` with `top_label` for
+    them.
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
-    and Young (1993). Hébert-Johnson, Kim, Reingold and Rothblum (2018), Multicalibration, ask for
+    and Young (1993). Hébert-Johnson, Kim, Reingold and Rothblum (2018), Multicalibration, require
     small errors in all groups.
 
     >>> import jax, jax.numpy as jnp
@@ -136,21 +137,21 @@ def group_calibration_test(
 
 @jax.jit
 def _shares(groups: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """Sums of the weights of each group, [G], and the share of each sample in it, [n, G]."""
+    """Total weight of each group, [G], and the share of each sample in it, [n, G]."""
     memberships = groups if weights is None else groups * weights[:, None]
     totals = jnp.sum(jnp.abs(memberships), 0)
     return totals, memberships / totals
 
 
 def _of_signed(observed: jax.Array, redrawn: jax.Array, entries: str) -> CalibrationTestResult:
-    """The result of statistics that are absolute values of signed ones."""
+    """Result with the absolute values of signed statistics."""
     options = {"draws": "targets resampled under the null", "entries": entries}
     return simulated_result(jnp.abs(observed), jnp.abs(redrawn), observed, adjust=True, **options)
 
 
 @jax.jit
 def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
-    """Targets minus their predicted means, [n] or [n, d]; of classes and of the top label."""
+    """Targets minus their predicted means, [n] or [n, d]; for classes [n, m + 1]."""
     if hasattr(predictions, "class_probs"):
         probs = predictions.class_probs
         errors = one_hot(targets, probs.shape[1], probs.dtype) - probs
@@ -167,7 +168,7 @@ def _group_errors(
     n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:
         raise ValueError(f"residual: expected shape [{n}] or [{n}, k], got {errors.shape}")
-    errors = errors.astype(jnp.result_type(errors, jnp.float32))  # counts are numbers, too
+    errors = errors.astype(jnp.result_type(errors, jnp.float32))  # counts are integers
     return matmul(shares.T.astype(errors.dtype), errors)
 
 
@@ -178,7 +179,7 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
     values = np.asarray(redrawn, float)
     mean, spread, largest = values.mean(0), values.std(0), np.abs(values).max(0)
     limit = _FAR * spread / np.sqrt(len(values) - 1) + _PROPORTION * largest
-    is_varied = spread > 1e-3 * largest  # otherwise the event in question did not happen
+    is_varied = spread > 1e-3 * largest  # otherwise the event did not occur in the redraws
     expected = "zero over targets resampled under the null, in groups; subtract the expectation"
     bad = is_varied & (np.abs(mean) > limit)
     checks.refuse_where(bad, "mean of residual", expected, mean)
@@ -194,7 +195,7 @@ def coverage_test(
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Exact test of whether predicted quantiles have their nominal coverage, at each level.
+    """Exact test of the nominal coverage of predicted quantiles, at each level.
 
     For k quantiles q_i1, ..., q_ik of sample i at the levels τ_i1, ..., τ_ik,
 
@@ -202,21 +203,19 @@ def coverage_test(
         intervals: mean_i 1(q_i,j-1 < y_i ≤ q_ij) − P(interval j), between neighbouring quantiles,
         central:   mean_i 1(q_ij ≤ y_i ≤ q_il) − (τ_il − τ_ij), where τ_ij + τ_il = 1.
 
-    Under calibration the intervals that contain the targets are independent draws with the
-    probabilities between the levels, whatever the distributions are otherwise. The absolute
-    differences are ranked among those of intervals resampled under the null: `pvalue` tests each
-    difference on its own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the
-    p-value of the hypothesis that all are right. Both are exact for every n and B, if no target
-    equals a quantile.
+    Under calibration the intervals that contain the targets are independent draws; the differences
+    of levels are their probabilities. The absolute differences are ranked among those of intervals
+    resampled under the null. `pvalue` tests each difference on its own. `adjusted_pvalue` accounts
+    for multiple testing; its minimum is the p-value of the hypothesis that all levels are
+    calibrated. Both are exact for every n and B, if no target equals a quantile.
 
     Counts, rounded numbers or days without rain may equal a quantile with a positive probability.
     Then the hypothesis is P(Y < q) ≤ τ ≤ P(Y ≤ q), and the p-values are those of randomised
-    intervals, as in `estimators.pit_values`. They depend on the key, and are not exact, since
-    forecasts do not say how probable their jumps are. Of 1000 calibrated data sets of counts, rain
-    with 60 % zeros or rounded numbers, n = 100 and 800, .01 to .06 were rejected at level .05 with
-    one to five levels; up to .10 with nine levels, some of which are where a jump ends.
+    intervals, as in `estimators.pit_values`. They depend on the key, and are not exact, because
+    quantiles do not give the probabilities of jumps. With nine levels, up to 10 % of calibrated
+    data sets were rejected at level 5 %.
 
-    It detects errors that do not average out over the samples: quantiles that are too low for one
+    It does not detect errors that average out over the samples: quantiles that are too low for one
     half of them and too high for the other half pass.
 
     Args:
@@ -231,12 +230,12 @@ def coverage_test(
 
     Returns:
         The result. `estimate` contains the signed differences as a dictionary with the keys
-        "levels" [k], "intervals" [k + 1] and "central", of all pairs of levels τ and 1 − τ, from
-        the outermost on; `statistic` contains their absolute values (with ties, those of
-        randomised intervals), and the p-values are dictionaries with the same keys. A positive
-        difference at a level means that quantiles are too high, a negative central one that they
-        are too close together (overconfident). Of traced levels, which may be any, "central" is
-        that of the levels j and k + 1 − j, [⌊k/2⌋].
+        "levels" [k], "intervals" [k + 1] and "central". The last has all pairs of levels τ and 1 −
+        τ, the outermost first. `statistic` contains their absolute values (of randomised intervals,
+        with ties), and the p-values are dictionaries with the same keys. A positive difference at a
+        level means that quantiles are too high, a negative central one that they are too close
+        together (overconfident). For traced levels, "central" pairs the levels j and k + 1 − j,
+        [⌊k/2⌋].
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -256,7 +255,7 @@ def coverage_test(
     >>> print(test.estimate["central"].round(1), test.adjusted_pvalue["central"] < 0.01)
     [-0.4] [ True]
     """
-    # If anything is NaN, nothing is known about any level.
+    # One NaN makes all levels NaN.
     levels = checks.nan_with(predictions.levels, predictions, targets, weights)
     predictions = Quantiles(levels, predictions.values)
     intervals = randomised_intervals(key, predictions, targets, weights)
@@ -280,9 +279,9 @@ def coverage_among_redraws(
 
 
 def central_pairs(levels: Any) -> np.ndarray:
-    """Places of all levels τ, and those of the levels 1 − τ above them, [2, m].
+    """Indices of the levels τ, and of the levels 1 − τ above them, [2, m].
 
-    They are those of the mean levels, and of traced ones the places from both ends on.
+    They are found from mean levels; traced levels are paired from both ends.
     """
     k = levels.shape[-1]
     if not checks.is_concrete(levels):
@@ -322,14 +321,14 @@ def local_calibration_test(
 ) -> CalibrationTestResult:
     """Exact test of local calibration at every sample, and at all of them together.
 
-    The statistic of a sample is its LCE, see `estimators.lce`. The correctness of predictions is
+    The statistic of a sample is its LCE (see `estimators.lce`). The correctness of predictions is
     resampled under the null, correct_i ~ Bernoulli(confidence_i), while features, confidences and
-    bins stay fixed: under calibration given the features, the redraws have the distribution of the
+    bins stay fixed. Under calibration given the features, the redraws have the distribution of the
     data.
 
-    * `pvalue` is the p-value of each sample on its own: P(p_i ≤ α) ≤ α. Of n calibrated samples,
-      about n α have p_i ≤ α.
-    * `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α. Its
+    * `pvalue` tests each sample on its own: P(p_i ≤ α) ≤ α. About n α of n calibrated samples have
+    p_i ≤ α. * `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α.
+    Its
       minimum is the p-value of the hypothesis that the model is locally calibrated everywhere.
 
     Both hold for every n, every kernel and every number of redraws. The kernel must not be chosen
@@ -337,27 +336,27 @@ def local_calibration_test(
 
     Args:
         key: a JAX random key.
-        neighbourhood: kernel on features and binning of confidences, see `estimators.lce`.
+        neighbourhood: kernel on features and binning of confidences (see `estimators.lce`).
         features: features of the samples, [n, d], or any pytree with leading axis n.
         confidences: confidences in [0, 1], [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], as in `estimators.local_errors`, which all redraws keep.
-            At samples of weight 0 nothing is tested: their statistic is 0.
+        weights: w ≥ 0 of the samples, [n], which all redraws keep, as in `estimators.local_errors`.
+            Samples of weight 0 are not tested: their statistic is 0.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once, for which weights are computed
-            once; by default as many as fit in about 16 MB.
+        batch_size: number of redraws that are evaluated at once and share the weights of `lce`; by
+            default as many as fit in about 16 MB.
 
     Returns:
-        The result. `statistic` is the LCE, `estimate` the signed error, both [n] like the p-values;
+        The result. `statistic` is the LCE, `estimate` the signed error, and the p-values, all [n];
         [G, n] for G length scales, with an adjustment for all of them.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each
-    pair within a bin; linear time for a single feature, see `estimators.local_errors`. Memory
-    O(B G n) for the statistics under the null.
+    Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each pair
+    within a bin; linear time for a single feature (see `estimators.local_errors`). Memory O(B G n)
+    for the statistics under the null.
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
     and Young (1993). Local errors are those of L21 eq. (4).
@@ -375,7 +374,7 @@ def local_calibration_test(
     True True
     """
     problem = local_problem(neighbourhood, features, confidences, correct, weights=weights)
-    # If a traced value is NaN, nothing is known about any sample.
+    # One NaN makes all samples NaN.
     _, confidences = checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
     data = key, _statistic_local, problem, Bernoulli(confidences), problem.correct
@@ -405,15 +404,15 @@ def witness_test(
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Exact test of where a model is wrong: the witness at many locations at once.
+    """Exact test of the witness at many locations at once, to localise errors.
 
     The values W_j of `estimators.witness` at the locations (p_j, z_j) are compared with those of
-    targets resampled under the null, as in `exact_test`. `pvalue` tests each location on its own:
-    at about 5 % of the locations of a calibrated model p ≤ 0.05. `adjusted_pvalue` accounts for the
-    number of locations, by the largest standardised |W| of each redraw: the probability that any of
-    them is ≤ α is at most α, for every n, every B and every set of locations. So the region of all
-    locations with an adjusted p-value ≤ 0.05 may be read as "here the model is wrong", and its
-    minimum is the p-value of the hypothesis that the model is calibrated.
+    targets resampled under the null, as in `exact_test`. `pvalue` tests each location on its own: a
+    calibrated model has p ≤ 0.05 at about 5 % of the locations. `adjusted_pvalue` accounts for the
+    number of locations by the largest standardised |W| of each redraw. Under calibration the
+    probability that any of them is ≤ α is at most α, for every n, every B and every set of
+    locations. So the model is miscalibrated at the locations with an adjusted p-value ≤ 0.05, with
+    95 % confidence. The minimum is the p-value of the hypothesis that the model is calibrated.
 
     Args:
         key: a JAX random key.
@@ -423,23 +422,23 @@ def witness_test(
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family, not chosen with the targets.
         at_targets: z, [J] or [J, d].
-        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
-            alike.
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for equal weights.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
 
     Returns:
         The result. `estimate` is the signed witness W, [J]: positive where targets are more
-        frequent than predicted. `statistic` is |W|, whose root mean square `null_size` under
-        calibration is the standard error of W; the p-values have the same shape.
+        frequent than predicted. `statistic` is |W|, and `null_size` the standard error of W under
+        calibration. The p-values have the same shape.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: B n J evaluations of the target kernel, and n J of the rest per batch. Memory O(B J).
+    Cost: B n J evaluations of the target kernel, and n J of the kernel on predictions per batch.
+    Memory O(B J).
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
     and Young (1993).

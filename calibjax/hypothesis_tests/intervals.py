@@ -1,4 +1,4 @@
-"""Confidence intervals of the SKCE and its distribution-free bounds, and comparisons of models."""
+"""Confidence intervals and distribution-free bounds of the SKCE, and comparisons of models."""
 
 import dataclasses
 import functools
@@ -50,9 +50,9 @@ def _bound(kernel: Kernel) -> jax.Array | float:
 def _bounded(
     kernel: Kernel, samples: DataSet, estimator: Estimator, block_size: int | None, bound: Any
 ) -> tuple[jax.Array, jax.Array, int]:
-    """The estimate, and what Hoeffding's or McDiarmid's inequality needs.
+    """The estimate, B, and a number for Hoeffding's or McDiarmid's inequality.
 
-    That is B, and the number of samples for the biased estimator, of independent pairs for others.
+    The number counts samples for the biased estimator, and independent pairs for the others.
     """
     if (block_size is None) == (estimator == "block"):
         expected = 'an integer with estimator="block", and None with others'
@@ -87,16 +87,15 @@ def distribution_free_skce_test(
 
     and p = 1 for an unbiased estimate t ≤ 0 (squaring it, as CalibrationTests.jl does, rejects
     estimates that are far *below* zero). The true p-value is at most p and usually much smaller, so
-    that the test has little power (none in `experiments.sensitivity`). `exact_skce_test` holds its
-    level, too.
+    the test has little power. Prefer `exact_skce_test`, which also holds its level for every n.
 
     For a tensor product B = sup k_P sup_{y,z} [k_Y(y, y) + k_Y(z, z) − 2 k_Y(y, z)], because h is
-    an inner product of two elements with squared norms k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}],
-    which are convex in p and so largest for a prediction that is sure of another target. The second
-    supremum is 2 for the white kernel, known for a label matrix, and otherwise bounded by
-    2 (sup k_Y − inf k_Y). Sums and multiples combine the bounds of their parts; a smaller one may
-    exist. W19's B_{p;q} = 2^{1 + 1/p − 1/q} sup ‖k(s, t)‖_{p;q} bound the same |h|, and none of
-    them is smaller than B for the white kernel or a label matrix (W19 Lemma H.1, Example H.1).
+    an inner product of two elements with squared norms k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}].
+    These are convex in p and so largest for a prediction that is certain of another target. The
+    second supremum is 2 for the white kernel, known for a label matrix, and otherwise bounded by 2
+    (sup k_Y − inf k_Y). Sums and multiples combine the bounds of their parts; smaller bounds may
+    exist. W19's bounds B_{p;q} = 2^{1 + 1/p − 1/q} sup ‖k(s, t)‖_{p;q} of |h| are never smaller
+    than B for the white kernel or a label matrix (W19 Lemma H.1, Example H.1).
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
@@ -104,12 +103,11 @@ def distribution_free_skce_test(
         targets: [n] or [n, d].
         estimator: "biased", "unbiased" or "block".
         block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
-        bound: B, for a kernel whose bound is not known, or to use a smaller one. By default it is
-            computed from the kernel as above.
+        bound: B, for a kernel without a known bound, or a smaller bound. By default it is computed
+            from the kernel as above.
 
     Returns:
-        The result; `statistic` and `estimate` are the estimate of the SKCE, and `pvalue` is the
-        bound of the p-value.
+        The result; `statistic` and `estimate` are the estimate of the SKCE, and `pvalue` is p.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -117,7 +115,7 @@ def distribution_free_skce_test(
         NotImplementedError: if the expectations have no closed form, or no bound is known or
             given.
 
-    Cost: that of the estimator.
+    Cost: one evaluation of the estimator.
 
     References: W19 Lemma 2, Theorems H.2 to H.4; Hoeffding (1963).
 
@@ -143,7 +141,7 @@ def distribution_free_skce_test(
 def _limits(
     bounded: tuple[jax.Array, jax.Array, int], estimator: str, level: ArrayLike, alternative: str
 ) -> tuple[jax.Array, jax.Array]:
-    """Both limits of the SKCE at a confidence level, or at the level of each alone."""
+    """Both limits of the SKCE, at a joint or a one-sided confidence level."""
     estimate, largest, size = bounded
     is_halved = alternative == "two-sided" and estimator != "biased"
     deviation = jnp.sqrt(-2 * jnp.log(jnp.asarray((1 - level) / (1 + is_halved), estimate.dtype)))
@@ -159,9 +157,9 @@ def _limits(
 def _jackknife(
     kernel: Kernel, samples: DataSet, weights: Any, clusters: Clusters | None, sums: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error.
+    """SKCE_u, without pairs within clusters, and its jackknife standard error.
 
-    The sums are those of h over the other samples, [n], if they are known.
+    The sums of h over the other samples, [n], are passed if known.
     """
     if clusters is None:
         n = number_of(samples[0], weights)
@@ -169,13 +167,13 @@ def _jackknife(
             sums, _ = _sums_of_others(sample_pair, kernel, samples, weights)
         masses = jnp.ones_like(sums) if weights is None else weights
         rows = sums / (n - masses)  # means over the other samples
-        # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
+        # Share of the pairs with sample i; the factor 2 is in `_jackknife_error`.
         share = masses * (n - masses) / (n * (n - 1.0))
     else:
         rows, share, n = cluster_means(sample_pair, kernel, samples, clusters)
     estimate = jnp.sum(share * rows)
     error = _jackknife_error(rows, share, n, estimate)
-    # A rounding error, because all samples are equal, is no standard error.
+    # For equal samples, only a rounding error is left.
     rounding = 100 * jnp.finfo(error.dtype).eps * jnp.max(jnp.abs(rows))
     return estimate, jnp.where(error > rounding, error, jnp.nan)
 
@@ -191,7 +189,7 @@ def _sums_of_others(
 
 
 def _jackknife_error(rows: jax.Array, share: jax.Array, n: Any, estimate: jax.Array) -> jax.Array:
-    """Of U, which is (U − 2 s_i r_i) / (1 − 2 s_i) without row i, with its share s_i of pairs."""
+    """Jackknife error of U, which is (U − 2 s_i r_i) / (1 − 2 s_i) without row i of share s_i."""
     deviations = 2 * share * (estimate - rows) / (1 - 2 * share)
     return jnp.sqrt((n - 1) / n * jnp.sum(jnp.square(deviations)))
 
@@ -220,42 +218,41 @@ def skce_confidence_interval(
           4 ζ̂_1 / n = (n − 1) / n Σ_i (U_{−i} − mean)²,   U_{−i} = SKCE_u without sample i.
 
       For a calibrated model ζ_1 = 0, the estimate is of order 1 / n and not normal, and the
-      interval does not have its nominal coverage: to decide whether there is any miscalibration,
-      use a test.
+      interval does not have its nominal coverage. Use a test to decide whether a model is
+      calibrated.
 
-    - "distribution_free", for every n and every distribution, calibrated or not: it covers the SKCE
-      at least as often as the level says, and is many times wider. With B ≥ sup |h|, an estimate t
-      and confidence level 1 − α,
+    - "distribution_free", for every n and every distribution, calibrated or not: its coverage is at
+      least the level, and it is many times wider. With B ≥ sup |h|, an estimate t and confidence
+      level 1 − α,
 
           (√t ± r)²,  r = √(B / n) (1 + √(2 log(1 / α))),     biased, from 0 if √t < r,
           t ± B √(2 log(2 / α) / N),                          unbiased, N = ⌊n/2⌋,
                                                               blocks of b samples, N = ⌊n/b⌋ ⌊b/2⌋,
 
-      with α in place of α / 2 for one limit of an unbiased estimate; those of the biased estimate
-      do not change. A lower limit is above zero where `distribution_free_skce_test` has p < α with
-      the same estimator. W19's Theorem H.1 has r with 2 in place of 1, from a symmetrization that
-      is not needed: √t and √SKCE are the norms of the mean of n independent elements of a Hilbert
-      space and of its expectation μ, and E‖mean − μ‖² ≤ B / n.
+      A one-sided limit of an unbiased estimate has α instead of α / 2; limits of the biased
+      estimate do not change. A one-sided lower limit is above zero if and only if
+      `distribution_free_skce_test` has p < α with the same estimator. W19's Theorem H.1 has 2
+      instead of 1 in r, from a symmetrization that is not needed: √t is the norm of the mean of n
+      independent elements of a Hilbert space, √SKCE of its expectation μ, and E‖mean − μ‖² ≤ B / n.
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
         predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
-        method: "asymptotic" or "distribution_free"; each takes its own options only.
-        weights: for "asymptotic" w ≥ 0 of the samples, [n]; U_{−i} is then without the weight of
-            sample i, which is right for weights that have to do with the values as well, and n in
-            the factor is the effective number of samples (Σ_i w_i)² / Σ_i w_i².
+        method: "asymptotic" or "distribution_free"; options of the other method are refused.
+        weights: for "asymptotic", w ≥ 0 of the samples, [n]. U_{−i} then leaves out the weight of
+            sample i, which is valid even for weights that depend on the targets. The factor has the
+            effective number of samples n = (Σ_i w_i)² / Σ_i w_i².
         clusters: for "asymptotic" and dependent samples, integers that are equal within clusters,
-            as in `cluster_skce_test`, [n]: the estimate then leaves out pairs within clusters,
-            clusters take the place of samples in the jackknife, and z is the quantile of Student's
-            distribution with G − 1 degrees of freedom. Of shifted normals in clusters of 4 with
-            correlation 0.5 the 95 % interval covers the SKCE in 90 % of the data sets with 10
-            clusters, in 93 % with 30 and in 95 % with 100.
+            as in `cluster_skce_test`, [n]. The estimate then leaves out pairs within clusters, the
+            jackknife leaves out clusters, and z is the quantile of Student's distribution with G −
+            1 degrees of freedom. Coverage is below nominal for few clusters: 90 % for a measured 95
+            % interval with 10 clusters.
         estimator: for "distribution_free": "biased", "unbiased" or "block".
         block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
         bound: B for "distribution_free", as for `distribution_free_skce_test`.
         confidence_level: 1 − α, in (0, 1).
-        alternative: "two-sided"; "greater" for a lower limit only, "less" for an upper one.
+        alternative: "two-sided"; "greater" for a lower limit only, "less" for an upper limit only.
 
     Returns:
         The interval, around the estimate; a distribution-free one has no standard error.
@@ -263,14 +260,14 @@ def skce_confidence_interval(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes, values or options are wrong, an option is not one of the method,
-            there are too few samples or fewer than 10 clusters, or all samples are equal, so that
-            there is no standard error (then the result under `jit` is NaN).
+            there are too few samples or fewer than 10 clusters, or all samples are equal (then the
+            result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form, or no bound is known and
             none is given.
 
-    Cost: n² evaluations of h, O(n + tile²) memory; of known values (outside of `jit`) linear
-    time where `estimators.skce` has it, and O(n r) memory for r features of the target kernel. For
-    "distribution_free" that of the estimator.
+    Cost: n² evaluations of h, O(n + tile²) memory. Outside of `jit`, linear time where
+    `estimators.skce` has it, and O(n r) memory for r features of the target kernel.
+    "distribution_free" costs one evaluation of the estimator.
 
     References: W21 Corollary B.3 (with one block) and Arvesen (1969) for the jackknife; W19
     Theorems H.1, H.3 and H.4, McDiarmid (1989) and Hoeffding (1963) for "distribution_free".
@@ -289,7 +286,7 @@ def skce_confidence_interval(
     """
     of_others = {"asymptotic": (block_size, bound), "distribution_free": (weights, clusters)}
     if any(option is not None for option in of_others[method]):
-        raise ValueError(f'method: expected "{method}" without options of the other one')
+        raise ValueError(f'method: expected "{method}" without options of the other method')
     kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
     if method == "distribution_free":
         bounded = _bounded(kernel, samples, estimator, block_size, bound)
@@ -310,17 +307,15 @@ def skce_confidence_interval(
 
 @record
 class ScoreDifference(ConfidenceInterval):
-    """A mean of paired differences.
+    """Mean of paired differences.
 
     Attributes:
         low: lower end of the confidence interval.
         high: upper end.
         estimate: the mean.
         standard_error: of the mean.
-        pvalue: two-sided, of the hypothesis that the expected difference is zero.
-        of_gains: whether these are differences of gains, which are better the larger they are.
-
-    It prints as one line, which names the better model if the interval does not contain zero.
+        pvalue: two-sided, for the hypothesis that the expected difference is zero.
+        of_gains: whether these are differences of gains.
     """
 
     pvalue: jax.Array | None = None
@@ -335,7 +330,7 @@ class ScoreDifference(ConfidenceInterval):
 
 
 def better(verb: str, difference: Any, is_clear: bool | jax.Array, sign: int = 1) -> str:
-    """Which of two models is better: the first if the difference has the other sign."""
+    """Words for the better model: the second if the difference times `sign` is positive."""
     if not _is_number(difference):
         return ""
     if not is_clear:
@@ -346,7 +341,7 @@ def better(verb: str, difference: Any, is_clear: bool | jax.Array, sign: int = 1
 def _mean_of(
     differences: jax.Array, weights: jax.Array | None, clusters: Any, level: ArrayLike
 ) -> ScoreDifference:
-    """Mean, error, interval and p-value of Student's distribution."""
+    """Mean, standard error, interval and p-value from Student's distribution."""
     if checks.is_concrete(differences, weights):
         values = np.asarray(differences)
         counts = True if weights is None else np.asarray(weights) > 0
@@ -364,7 +359,7 @@ def _summarised(
     mean, error = mean_and_error(differences, weights, ids)
     number = len(differences) if weights is None else jnp.sum(weights)
     freedom = (number if clusters is None else clusters.number) - 1
-    # Differences that are all equal, but for rounding, have an unknown scatter.
+    # The scatter of differences that are equal up to rounding is unknown.
     is_known = error > 16 * jnp.finfo(mean.dtype).eps * jnp.abs(mean)
     known_error = jnp.where(is_known | (mean == 0), error, jnp.inf)
     interval = asymptotic_interval(mean, known_error, level, freedom)
@@ -388,30 +383,32 @@ def score_difference(
 
         d_i = S(p_i, y_i) − S(q_i, y_i),   d̄ = n⁻¹ Σ_i d_i,   se² = Σ_i (d_i − d̄)² / (n (n − 1)),
 
-    with the interval and the p-value of the paired t-test. It is negative where the first model is
-    better. With weights d̄ is the weighted mean, n = (Σ_i w_i)² / Σ_i w_i², and
-    se² = n / (n − 1) Σ_i w_i² (d_i − d̄)² / (Σ_i w_i)². If all differences are equal, their scatter
-    is unknown: the interval is infinite, and p is 1. With clusters
+    with the interval and the p-value of the paired t-test. A negative difference means that the
+    first model is better. With weights d̄ is the weighted mean, n = (Σ_i w_i)² / Σ_i w_i², and se²
+    = n / (n − 1) Σ_i w_i² (d_i − d̄)² / (Σ_i w_i)². If all differences are equal, their scatter is
+    unknown: the interval is infinite, and p is 1. With clusters
 
         se² = G / (G − 1) Σ_g (Σ_{i ∈ g} w_i (d_i − d̄))² / (Σ_i w_i)²,
 
-    and Student's distribution has G − 1 degrees of freedom. This is a z-test where n is large, the
-    test of Diebold and Mariano for independent differences. Forecasts of several steps have
-    dependent ones: put what overlaps into one cluster.
+    and Student's distribution has G − 1 degrees of freedom. For large n this is the test of Diebold
+    and Mariano for independent differences. Forecasts over several steps have dependent
+    differences: put overlapping forecasts into one cluster.
 
     Args:
         predictions: batch of n ≥ 2 distributions of the first model.
-        others: those of the second one, which may be of another family.
+        others: batch of n distributions of the second model, possibly of another family.
         targets: [n] or [n, d].
-        score: function (predictions, targets) → mean, smaller for better predictions; by default
-            what both models have of the negative log-likelihood, the CRPS and the pinball loss.
+        score: function (predictions, targets) → mean, smaller for better predictions. By default
+            the negative log-likelihood, the CRPS (energy score for vectors of ensembles) or the
+            pinball loss: the first that both models have.
         weights: w ≥ 0 of the samples, [n].
         clusters: for dependent samples, integers that are equal within clusters, as in
             `cluster_skce_test`, [n].
-        confidence_level: of the interval.
+        confidence_level: in (0, 1).
 
     Returns:
-        The difference, in the unit of the score. It prints which model has the better score.
+        The difference, in the unit of the score. Its string names the better model if the interval
+        excludes zero.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -438,7 +435,7 @@ def score_difference(
 
 @jax.jit
 def _without_rounding(one: jax.Array, other: jax.Array) -> jax.Array:
-    """Differences of scores, zero where they are but rounding errors: of one model in two forms."""
+    """Differences of scores, zero if they are rounding errors, as for one model in two forms."""
     sizes = jnp.abs(one) + jnp.abs(other)
     sizes = sizes + jnp.mean(jnp.where(jnp.isfinite(sizes), sizes, 0))
     difference = one - other
@@ -460,19 +457,19 @@ def gain_difference(
     num_folds: int = 5,
     confidence_level: float = 0.95,
 ) -> ScoreDifference:
-    """Paired difference of what two models gain from recalibration, in units of a proper score.
+    """Paired difference of the gains of two models from recalibration, in a proper score.
 
         d_i = [S(p_i, y_i) − S(T(p_i), y_i)] − [S(q_i, y_i) − S(T'(q_i), y_i)],
 
     where T and T' were fitted to samples of other folds, the same for both models. It is the part
-    of `score_difference` that recalibration takes away: the difference of both remains.
+    of `score_difference` that recalibration removes.
 
     Args:
         key: a JAX random key.
-        recalibration: record with methods `fit(predictions, targets, weights)` and
-            `apply(params, predictions)`, see `recalibration.recalibration_gain`.
+        recalibration: record with methods `fit(predictions, targets, weights)` and `apply(params,
+            predictions)`, as in `recalibration.recalibration_gain`.
         predictions: batch of n distributions of the first model.
-        others: those of the second one, which may be of another family.
+        others: batch of n distributions of the second model, possibly of another family.
         targets: [n] or [n, d].
         score: as in `score_difference`.
         weights: w ≥ 0 of the samples, [n].
@@ -481,14 +478,15 @@ def gain_difference(
         confidence_level: of the interval, which leaves out the errors of the fits.
 
     Returns:
-        The difference, positive where the first model has more to gain. It prints which one has.
+        The difference, positive if the first model has more to gain. Its string names this model if
+        the interval excludes zero.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, a score is infinite, there are fewer than 10
             clusters, or the recalibration cannot be fitted outside of some fold.
 
-    Cost: that of `Recalibrator.cross_fitted` for each model.
+    Cost: `Recalibrator.cross_fitted` for each model.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests, recalibration
@@ -511,15 +509,15 @@ def gain_difference(
     return dataclasses.replace(gain, of_gains=True)
 
 
-MINIMUM = 5  # samples, of which the variance of a U-statistic has an unbiased estimate
+MINIMUM = 5  # fewest samples for an unbiased variance of a U-statistic
 
 
 @record
 class SKCEDifference(CalibrationTestResult):
-    """Result of `skce_difference`, which prints which model is better calibrated."""
+    """Result of `skce_difference`, whose string names the better calibrated model."""
 
     def __repr__(self) -> str:
-        """That of other tests, and the better model if p ≤ 0.05."""
+        """The numbers, and the better model if p ≤ 0.05."""
         is_clear = _is_number(self.pvalue) and self.pvalue <= 0.05
         return f"{super().__repr__()}{better('is better calibrated', self.estimate, is_clear)}"
 
@@ -527,20 +525,20 @@ class SKCEDifference(CalibrationTestResult):
 def _difference(
     kernels: tuple[Kernel, ...], x: tuple[DataSet, ...], y: tuple[DataSet, ...]
 ) -> jax.Array:
-    """H of the first model less that of the second, if there is one."""
+    """Calibration kernel of the first model minus that of the second, if there is one."""
     one, other = map(sample_pair, kernels, x, y)
     return one - other
 
 
 def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.Array:
-    """Square of the weighted deviation from U, in units of a size."""
+    """Square of the weighted deviation from U, in units of a scale."""
     kernels, size, estimate = args
     (one, weight), (other, its) = x, y
     return jnp.square(weight * its * (_difference(kernels, one, other) / size - estimate))
 
 
 def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Array:
-    """Size of the values of H of both models, in which their difference has rounding errors."""
+    """Size of h of both models, which determines the rounding errors of their difference."""
     return jnp.mean(sum(map(jnp.abs, map(diagonal, kernels, samples))))
 
 
@@ -551,9 +549,9 @@ def moments(
     weights: jax.Array | None = None,
     clusters: Clusters | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """The mean U of g over pairs, √v, and the degrees of freedom of U / √v; None for a normal one.
+    """Mean U of g over pairs, √v, and the degrees of freedom of U / √v; None for a normal one.
 
-    In units of the largest row mean: squares of very small numbers vanish.
+    Computed in units of the largest row mean, because squares of tiny numbers underflow.
     """
     if clusters is not None:
         rows, share, n = cluster_means(_difference, kernels, samples, clusters)
@@ -574,7 +572,7 @@ def moments(
     shares = masses.size * (masses.size - 1.0) / (n * (n - 1))
     of_pairs = shares * operators.mean_over_pairs(_square, args, points)
     of_pairs = jnp.where(of_pairs > rounding, of_pairs, 0)
-    # Row i has all samples but i.
+    # Row i has all samples except i.
     deviations = masses * (rows - estimate * (n - masses) / (n - 1))
     spread = jnp.sum(jnp.square(deviations)) / (n - 1)
     spread = jnp.where(spread > rounding, spread, 0) * ((n - 1) ** 2 / (n - 2))
@@ -584,7 +582,7 @@ def moments(
 
 
 def _kernel(name: str, kernel: Kernel, seen: Seen) -> Kernel:
-    """A kernel that does not know the predictions of the first model yet."""
+    """Kernel before it is checked against the predictions of a model."""
     return checks.kernel_values(kernel, name)
 
 
@@ -608,44 +606,46 @@ def skce_difference(
         σ² = mean of g_ij² over i ≠ j − U²,   ζ₁ = max(((n − 1)² S² / (n − 2) − σ²) / (n − 4), 0),
 
     S² being the variance of the row means; without the maximum v is unbiased. z is close to
-    standard normal if one of the models is miscalibrated. If both are calibrated, it is not, and
-    the test rejects too rarely (1 to 3 % at level 5 %). z is zero where U is but a rounding error,
-    and where all g_ij are equal, whose scatter is unknown.
+    standard normal if one of the models is miscalibrated. If both are calibrated, the test rejects
+    too rarely (1 to 3 % at level 5 %). z is zero if U is a rounding error, or if all g_ij are
+    equal, whose scatter is unknown.
 
-    With weights U is the weighted mean over pairs i ≠ j. With n = (Σ_i w_i)² / Σ_i w_i², and w in
-    units in which that is Σ_i w_i, too,
+    With weights U is the weighted mean over pairs i ≠ j. With n = (Σ_i w_i)² / Σ_i w_i², and w
+    scaled to n = Σ_i w_i,
 
         σ² = Σ_{i≠j} w_i² w_j² (g_ij − U)² / (n (n − 1)),
         S² = Σ_i w_i² (Σ_{j≠i} w_j (g_ij − U))² / (n − 1)³.
 
-    With clusters g_ab is the mean of g over the pairs of a sample from cluster a and one from b, U
-    the mean of g_ab over a ≠ b, and v = 4 (G − 1)² S² / (G (G − 2)²) that of the jackknife over G
-    clusters, of which z has Student's distribution with G − 1 degrees of freedom. It counts twice
-    what does not come from row means: with two calibrated models it rejects still more rarely.
+    With clusters, g_ab is the mean of g over the pairs of a sample from cluster a and one from b,
+    and U the mean of g_ab over a ≠ b. The jackknife over G clusters gives v = 4 (G − 1)² S² / (G (G
+    − 2)²), and z has Student's distribution with G − 1 degrees of freedom. This v counts σ² twice:
+    with two calibrated models the test rejects even more rarely.
 
-    The SKCE depends on the predictions that a model makes: of two models that are wrong in the same
-    way, the one with predictions that are more alike has the larger one. Compare a proper score,
-    too: a model can be the better calibrated one since it says less.
+    The SKCE depends on the predictions of a model: of two models with the same errors, the one with
+    more similar predictions has the larger SKCE. Compare a proper score as well: a model can be
+    better calibrated because its predictions are less informative.
 
     Args:
         kernel: kernel on pairs (prediction, target), the same for both models.
         predictions: batch of n ≥ 5 distributions of the first model.
-        others: those of the second model for the same targets; they may be of another family.
+        others: batch of n distributions of the second model for the same targets, possibly of
+            another family.
         targets: [n] or [n, d].
-        alternative: "two-sided"; "greater" if the first model is the worse calibrated one, or
-            "less" if it is the better one.
-        weights: w ≥ 0 of the samples, [n], effectively at least 5; they may have to do with errors.
+        alternative: "two-sided"; "greater" if the first model is worse calibrated, "less" if it is
+            better calibrated.
+        weights: w ≥ 0 of the samples, [n], effectively at least 5; they may be correlated with
+            errors.
         clusters: for dependent samples, integers that are equal within clusters, as in
             `cluster_skce_test`, [n]; weights then count within clusters.
 
     Returns:
-        The result; `statistic` is z, `estimate` is U = SKCE_u − SKCE'_u. It prints which model is
-        better calibrated.
+        The result; `statistic` is z, `estimate` is U = SKCE_u − SKCE'_u. Its string names the
+        better calibrated model if p ≤ 0.05.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes, values or the option are wrong, n < 5, or there are fewer than 10
-            clusters (traced weights or clusters that are not enough: NaN).
+            clusters; too few traced weights or clusters give NaN.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 1.5 n² evaluations of each h, O(n + tile²) memory.
@@ -679,7 +679,7 @@ def _tested_difference(
     groups: Clusters | None,
     alternative: str,
 ) -> SKCEDifference:
-    """See `skce_difference`."""
+    """Checked `skce_difference`."""
     estimate, error, freedom = moments(kernels, samples, weights, groups)
     rounding = 32 * jnp.finfo(estimate.dtype).eps * _size(kernels, samples)
     is_known = (jnp.abs(estimate) > rounding) & (error > 0)
@@ -689,7 +689,7 @@ def _tested_difference(
 
 
 def _enough(weights: jax.Array) -> jax.Array:
-    """Weights of effectively `MINIMUM` samples."""
+    """Weights of effectively at least `MINIMUM` samples."""
     number = jnp.sum(weights)
     least = MINIMUM * (1 - 8 * jnp.finfo(weights.dtype).eps)
     if checks.is_concrete(weights) and number < least:

@@ -1,8 +1,7 @@
-"""Redraws: the one engine of every test that ranks a statistic among resampled ones.
+"""Redraws, the engine of every test that ranks a statistic among resampled ones.
 
-Values of a function of targets are computed for the observed ones first, and for B redrawn ones, in
-batches, by one program. The observed value and the redraws are exchangeable under the hypothesis,
-so that the rank of the first is uniform.
+One program evaluates a function of the observed targets and of B redrawn ones, in batches. Under
+the hypothesis these B + 1 values are exchangeable, so the rank of the observed value is uniform.
 """
 
 import dataclasses
@@ -35,7 +34,7 @@ def rank_among_redraws(
     draws: str = "targets resampled under the null",
     **options: Any,
 ) -> CalibrationTestResult:
-    """The test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
+    """Test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
     observed, null_samples = observed_and_redrawn(*data, **options)
     return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
 
@@ -52,16 +51,16 @@ def observed_and_redrawn(
     num_bytes: int = 1,
     redraw: Callable[[jax.Array, Any], Any] = draw,
 ) -> tuple[PyTree, PyTree]:
-    """Values of a statistic, and those of redrawn targets, [B, ...], all by one program.
+    """Observed statistic, and the statistics of redrawn targets, [B, ...], by one program.
 
     Args:
         key: the user's random key.
         statistic: (data, predictions, targets) → values, compiled once for equal ones.
-        data: what it needs; in a closure it would be compiled as a constant.
-        predictions: what targets are redrawn from.
+        data: first argument of the statistic; in a closure it would be compiled as a constant.
+        predictions: distributions from which targets are redrawn.
         targets: the observed ones.
-        num_draws: the user's.
-        batch_size: the user's.
+        num_draws: B, as given by the user.
+        batch_size: as given by the user.
         num_bytes: memory of one redraw.
         redraw: (key, predictions) → targets, the same object in all calls.
     """
@@ -104,11 +103,11 @@ def means_of_redraws(
 ) -> tuple[Means, jax.Array | int]:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
-    The kernels are (lens, kernel) each, and the data are checked. The weights of the samples stay;
-    the options are the user's.
+    Each kernel is a pair (lens, kernel), and the data are checked. All redraws keep the weights of
+    the samples.
 
     Returns:
-        Both means, [B + 1, K] each, and the number of samples, the effective one with weights.
+        Both means, [B + 1, K] each, and the (effective) number of samples.
     """
     check_draws(predictions, targets)
     n = number_with_pairs(predictions, weights)
@@ -149,7 +148,7 @@ def over_pool(
     batch_size: int,
     once: Callable[[Any], Any] = lambda data: data,
 ) -> Result:
-    """Values of a function of batches of targets: of the observed ones first, then of redrawn ones.
+    """Values of a function of targets, the observed ones first, then the redrawn ones.
 
     Args:
         keys: a random key for each redraw, [B].
@@ -158,7 +157,7 @@ def over_pool(
         data: what both need; a pytree of arrays.
         targets: the observed ones, [n, ...].
         batch_size: largest b.
-        once: data → what `evaluate` gets of them, computed once.
+        once: data → first argument of `evaluate`, computed once.
 
     Returns:
         The pytree of values, [B + 1, ...] each.
@@ -166,7 +165,7 @@ def over_pool(
 
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
-        one, known = functools.partial(redraw, data), once(data)
+        one, shared = functools.partial(redraw, data), once(data)
 
         def batch(items: tuple[jax.Array, jax.Array]) -> Result:
             keys, is_observed = items
@@ -176,12 +175,12 @@ def over_pool(
             def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
                 return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
 
-            return evaluate(known, jax.tree.map(chosen, targets, drawn))
+            return evaluate(shared, jax.tree.map(chosen, targets, drawn))
 
         return map_batches(items, batch, batch_size)
 
-    # In one program all have the same rounding errors, which are all that is left of a kernel that
-    # is much wider than the data: the observed value must then be one of many.
+    # In one program all values have the same rounding errors. With a kernel much wider than the
+    # data only these are left, and the observed value must then tie with the others.
     items = jnp.concatenate([keys[:1], keys]), jnp.arange(keys.size + 1) == 0
     return map_shared(pool, (data, targets), items)
 
@@ -192,21 +191,23 @@ def as_means(n: jax.Array | int, off_diagonal: jax.Array, diagonal: jax.Array) -
 
 
 def number_of(predictions: Distribution, weights: jax.Array | None) -> jax.Array | int:
-    """Number of samples n, the effective one if they have weights."""
+    """Number of samples n, or the effective number with weights."""
     length = checks.leading_size("predictions", predictions)
     return length if weights is None else jnp.sum(weights)
 
 
 def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> jax.Array | int:
-    """`number_of` samples, refused where one has all the weight up to rounding: without pairs."""
+    """`number_of` samples; refuses weights of which one sample has all, up to rounding."""
     number, dtype = number_of(predictions, weights), floating_dtype(predictions)
     if checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
-        raise ValueError(f"weights: expected pairs that count, got one sample, rounded to {dtype}")
+        raise ValueError(
+            f"weights: expected at least two that count, got one sample, rounded to {dtype}"
+        )
     return number
 
 
 def warn_of_members(predictions: Distribution) -> None:
-    """Warns where targets would be resampled from the members of ensembles."""
+    """Warns if targets would be resampled from the members of ensembles."""
     if isinstance(bare(predictions), Ensemble):
         words = "predictions: targets are resampled from the draws; ensemble_skce_test is exact"
         warnings.warn(f"{words} for every number of members", UserWarning, stacklevel=4)
@@ -214,7 +215,7 @@ def warn_of_members(predictions: Distribution) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A function with its first arguments, equal to another one if they are."""
+    """Partial function that compares by its function and arguments."""
 
     function: Callable[..., Any]
     first: tuple[Any, ...]
@@ -232,7 +233,7 @@ def checked_statistic(statistic: Callable[..., Any]) -> Callable[..., Any]:
 def _values(statistic: Callable[..., Any], weights: Any, *samples: Any) -> PyTree:
     def number(leaf: Numbers) -> jax.Array:
         leaf = jnp.asarray(checks.real("statistic", leaf))
-        return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
+        return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are integers
 
     options = {} if weights is None else {"weights": weights}
     values = jax.tree.map(number, statistic(*samples, **options))

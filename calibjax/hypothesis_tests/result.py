@@ -1,4 +1,4 @@
-"""Results: of a test, and confidence intervals."""
+"""Results of tests, and confidence intervals."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Normal, StudentT
 from calibjax.hypothesis_tests import components as pools
 
-_MOST = 10  # adjusted p-values that are printed
+_MOST = 10  # printed adjusted p-values
 _MISSING = "look at the statistic of targets drawn by distributions.sample_targets"
 
 
@@ -29,20 +29,21 @@ class CalibrationTestResult:
     If a test has several statistics, every attribute is an array or a pytree.
 
     Attributes:
-        statistic: value of the test statistic; large values speak against calibration.
-        pvalue: probability of such a value or a larger one under calibration, in (0, 1].
-        estimate: estimate of the calibration error that belongs to the test.
+        statistic: value of the test statistic; large values are evidence against calibration.
+        pvalue: probability under calibration of a statistic at least as large, in (0, 1].
+        estimate: estimate of the calibration error.
         null_samples: draws of the statistic under calibration, [num_draws, ...]; None if the
             test does not draw any.
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless requested.
-        draws: what the draws are: "targets resampled under the null", ...; None if there are none.
+        draws: description of the draws, such as "targets resampled under the null"; None without
+            draws.
         components: the components of `exact_skce_test`, an `SKCEComponents`; None for other tests.
-        entries: what the entries of the arrays belong to: "locations" of `witness_test`, "groups"
-            of `group_calibration_test`; None for other tests.
-        textbook_pvalue: what textbooks say the p-value is, for many samples; None unless
-            `exact_test` was given a statistic that has one, such as `spiegelhalter`.
+        entries: label of the entries of the arrays: "locations" for `witness_test`, "groups" for
+            `group_calibration_test`; None for other tests.
+        textbook_pvalue: large-sample p-value; None unless the statistic of `exact_test` has one, as
+            `spiegelhalter` does.
 
-    It prints as a summary, without the draws.
+    Its string is a summary without the draws.
     """
 
     statistic: Any
@@ -56,7 +57,7 @@ class CalibrationTestResult:
     textbook_pvalue: Any = None
 
     def _numbers(self) -> dict[str, str]:
-        """What is printed, by the names of the attributes."""
+        """Printed values by attribute name."""
         error = self.pvalue_standard_error
         is_number = error is not None and _is_number(error)
         shown = {"pvalue": _shown(self.pvalue) + (f" ± {_shown(error, 1)}" if is_number else "")}
@@ -78,13 +79,13 @@ class CalibrationTestResult:
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __str__(self) -> str:
-        """The same, followed by one line for each component."""
+        """The numbers, followed by one line for each component."""
         if self.components is None or not _is_number(self.statistic):
             return repr(self)
         return f"{self!r}\n{self.components.described(jax.tree.leaves(self.adjusted_pvalue))}"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the same in a table."""
+        """Table for notebooks."""
         lines = [f"<strong>{type(self).__name__}</strong>"]
         lines += environment.table((), [*self._numbers().items()])
         if described := str(self).removeprefix(repr(self))[1:]:
@@ -95,7 +96,7 @@ class CalibrationTestResult:
     def pvalue_standard_error(self) -> PyTree:
         """Monte Carlo standard error √(p (1 − p) / (B + 2)) of a simulated p-value, else None.
 
-        p is kept within 1 / (B + 1) of 0 and 1, so that the error is never zero.
+        p is kept within 1 / (B + 1) of 0 and 1, so the error is never zero.
         """
         if self.null_samples is None:
             return None
@@ -105,8 +106,8 @@ class CalibrationTestResult:
     def group_pvalues(self) -> dict[str, Any] | None:
         """Adjusted p-value of each group of kernels, by name; None for other tests.
 
-        The smallest of its kernels: under calibration the probability that that of any group is
-        ≤ α is at most α.
+        It is the smallest adjusted p-value of the kernels in the group. Under calibration the
+        probability that any group has one ≤ α is at most α.
         """
         if self.components is None or self.components.family is None:
             return None
@@ -115,9 +116,9 @@ class CalibrationTestResult:
 
     @property
     def direction_pvalue(self) -> float | None:
-        """Adjusted p-value of `components.largest_direction`, of known values; None for others.
+        """Adjusted p-value of `components.largest_direction`, if it is known, else None.
 
-        That of the biased SKCE of its kernel alone, without the other components.
+        It tests the biased SKCE of this kernel alone, without the other components.
         """
         components = self.components
         if components is None or components.family is None or not components.largest_direction:
@@ -127,17 +128,17 @@ class CalibrationTestResult:
 
     @property
     def asymptotic_pvalue(self) -> PyTree:
-        """p-value beyond 1 / (B + 1), from a tail that is fitted to the draws, else None.
+        """Approximate p-value, possibly below 1 / (B + 1), from a tail fitted to the draws.
 
-        Where ten or more draws are as large as the statistic, or B < 100, it is `pvalue`.
-        Otherwise a generalised Pareto distribution is fitted to the largest tenth of the draws, at
-        most 250, by probability-weighted moments. Its shape is kept in [0, 1/2]: a tail with an
-        end would make p-values zero. It never exceeds `pvalue`, and is at least 1 / (B + 1)²,
-        beyond which B draws know nothing.
+        It is None without draws, and `pvalue` if ten or more draws are as large as the statistic,
+        or B < 100. Otherwise a generalised Pareto distribution is fitted to the largest tenth of
+        the draws, at most 250, by probability-weighted moments. Its shape is kept in [0, 1/2]: a
+        tail with an end point would make p-values zero. It is at most `pvalue` and at least 1 / (B
+        + 1)², because B draws carry no information on smaller probabilities.
 
-        Unlike `pvalue` it is not exact. Where the true one is 1e-4, the medians from 999 draws of
-        normal, exponential and t₅ statistics are 5, 1.5 and 0.35 times that: use it to compare
-        models that are all rejected, not to reject one.
+        Unlike `pvalue` it is not exact: use it to compare models that are all rejected, not to
+        reject one. For a true p-value of 1e-4, its median from 999 draws is 5 times too large for
+        normal statistics, and 0.35 times as large for t₅.
 
         References: Knijnenburg, Wessels, Reinders and Shmulevich (2009), Fewer permutations, more
         accurate p-values; Hosking and Wallis (1987) for the moments.
@@ -150,24 +151,25 @@ class CalibrationTestResult:
     def null_size(self) -> PyTree:
         """Root mean square of the draws, else None.
 
-        Where the statistic is the absolute value of a signed estimate, as in
-        `group_calibration_test`, it is the standard error of the estimate under calibration.
+        If the statistic is the absolute value of a signed estimate, as in `group_calibration_test`,
+        this is the standard error of the estimate under calibration.
         """
         return jax.tree.map(lambda x: jnp.sqrt(jnp.mean(jnp.square(x), 0)), self.null_samples)
 
     @checked(self=lambda name, value, seen: value)
     def critical_value(self, significance_level: float = 0.05) -> PyTree:
-        """Largest values of the statistics that the test does not reject at this level.
+        """Largest statistics that the test does not reject at this level.
 
-        A statistic is at most its critical value if and only if its p-value exceeds the level; the
-        adjusted p-value where there is one, so that under calibration all statistics are at most
-        their critical values with a probability of at least 1 − α.
+        A statistic exceeds its critical value if and only if its p-value is at most α. The adjusted
+        p-value is used if there is one; then, under calibration, no statistic exceeds its critical
+        value with probability at least 1 − α.
 
         Args:
             significance_level: α in (0, 1).
 
         Returns:
-            The same pytree as the statistic; infinite if there are too few draws to reject.
+            A pytree with the structure of the statistic; infinite if there are too few draws to
+            reject.
 
         Raises:
             TypeError: if the level is not a number, or the result is traced.
@@ -185,7 +187,7 @@ class CalibrationTestResult:
         if self.null_samples is None:
             raise ValueError("result: expected a simulated test, got one without draws")
         if not checks.is_concrete(significance_level, self.statistic, self.null_samples):
-            raise TypeError("result: expected values that are known, got traced ones")
+            raise TypeError("result: expected concrete values, got traced ones")
         options = {"level": float(significance_level), "adjust": self.adjusted_pvalue is not None}
         return pools.critical_values(self.statistic, self.null_samples, **options)
 
@@ -234,10 +236,10 @@ def simulated_result(
     missing: str = _MISSING,
     **attributes: Any,
 ) -> CalibrationTestResult:
-    """Result with simulated p-values of one statistic, or an array or a pytree of them.
+    """Result with simulated p-values of one statistic, an array, or a pytree of statistics.
 
-    Statistics of redraws that are NaN have a warning, which ends with what is said of the missing.
-    The attributes are others of the result.
+    Warns of redraws whose statistic is NaN; `missing` ends the warning. Further keywords are
+    attributes of the result.
 
     Raises:
         ValueError: if a statistic is a concrete NaN.
@@ -248,7 +250,7 @@ def simulated_result(
     num_missing = sum(np.isnan(x).reshape(len(x), -1).any(1).sum() for x in draws_known)
     if num_missing:
         few = f"statistic: {num_missing} of the statistics under the null are nan"
-        warnings.warn(f"{few}, and count against rejection; {missing}", UserWarning, stacklevel=5)
+        warnings.warn(f"{few} and count against rejection; {missing}", UserWarning, stacklevel=5)
     pvalue, adjusted = _pvalues(statistic, null_samples, adjust)
     return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, **attributes)
 
@@ -262,10 +264,10 @@ def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyT
 def skce_result(
     pool: jax.Array, components: pools.SKCEComponents, estimate: jax.Array, **options: Any
 ) -> CalibrationTestResult:
-    """Result of a test that ranks the first of a pool of SKCE statistics, or the largest of them.
+    """Result of a test that ranks the first value of a pool of SKCE statistics.
 
-    The pool is [B + 1], or [B + 1, K] for a family of K kernels; the options are those of
-    `simulated_result`.
+    The pool is [B + 1], or [B + 1, K] for a family of K kernels, which are combined. The options
+    are those of `simulated_result`.
     """
     if components.family is None:
         result = simulated_result(pool[0], pool[1:], estimate, **options)
@@ -282,21 +284,21 @@ def skce_result(
 def _of_family(
     pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:
-    """The soft maximum by group, its draws [B], and the adjusted p-values of a pool [B + 1, K].
+    """Soft maximum over groups, its draws [B], and the adjusted p-values of a pool [B + 1, K].
 
-    The last are those of the observed z of the biased SKCE alone, [K].
+    The last result holds adjusted p-values of the biased SKCE alone, [K].
 
-    With the largest score of each of G groups, standardised over the pool to M_g, it is
-    √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0), which is at least what one kernel
-    alone would give. That of a single group is its largest score.
+    With the largest score of each of G groups, standardised over the pool to M_g, it is √(2 log
+    (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0), which is at least the value of any kernel
+    alone. For a single group it is the largest score.
     """
     largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
     combined, observed = largest[:, 0], jnp.stack([pool[0], biased])
     if len(groups) > 1:
-        # The largest of many scores is larger than that of a few, and may have a heavier tail.
+        # The maximum over many scores is larger than over a few, and may have a heavier tail.
         group_of = {place: g for g, places in enumerate(groups) for place in places}
-        own = largest[:, np.array([group_of[place] for place in range(pool.shape[1])])]
-        observed = _soft(pools.standardised(own, observed)[..., None], len(groups))
+        of_group = largest[:, np.array([group_of[place] for place in range(pool.shape[1])])]
+        observed = _soft(pools.standardised(of_group, observed)[..., None], len(groups))
         combined = _soft(pools.standardised(largest), len(groups))
     adjusted = jax.vmap(pools.simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
@@ -305,13 +307,13 @@ def _of_family(
 
 
 def _soft(scores: jax.Array, num_groups: int) -> jax.Array:
-    """The soft maximum over the last axis; at most one of the two terms is not zero."""
+    """Soft maximum over the last axis; at most one of the two terms is not zero."""
     evidence = logsumexp(0.5 * jnp.square(jnp.maximum(scores, 0)), -1) - math.log(num_groups)
     return jnp.sqrt(2 * jnp.maximum(evidence, 0)) + jnp.minimum(jnp.max(scores, -1), 0)
 
 
 def standard_law(like: jax.Array, freedom: ArrayLike | None = None) -> Normal | StudentT:
-    """N(0, 1), or Student's distribution."""
+    """N(0, 1), or Student's distribution with these degrees of freedom."""
     zeros, ones = jnp.zeros_like(like), jnp.ones_like(like)
     if freedom is None:
         return Normal(zeros, ones)
@@ -321,7 +323,7 @@ def standard_law(like: jax.Array, freedom: ArrayLike | None = None) -> Normal | 
 def pvalue_of(
     statistic: jax.Array, alternative: str = "greater", freedom: ArrayLike | None = None
 ) -> jax.Array:
-    """That of a standard normal statistic, or one of Student's distribution."""
+    """p-value of a statistic with a standard normal or Student's distribution."""
     if alternative != "greater":
         statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
     value = standard_law(statistic, freedom).cdf(-statistic)
@@ -336,13 +338,12 @@ class ConfidenceInterval:
     Attributes:
         low: lower limit; it may be negative, like the estimate.
         high: upper limit; infinity if only a lower limit was requested.
-        estimate: estimate of the SKCE, unbiased unless another one was asked for.
-        standard_error: estimate of the standard deviation of the estimate; None for a
-            distribution-free interval, which has none.
-        effective_size: number of samples (or clusters) that the standard error rests on: n, and
-            (Σ_i w_i)² / Σ_i w_i² with weights; None where it is not of the SKCE.
+        estimate: estimate of the SKCE, unbiased unless another estimator was requested.
+        standard_error: standard error of the estimate; None for a distribution-free interval.
+        effective_size: number of samples or clusters behind the standard error, (Σ_i w_i)² / Σ_i
+            w_i² with weights; None if the interval is not for the SKCE.
 
-    It prints as one line.
+    Its string is one line.
     """
 
     low: jax.Array
@@ -361,7 +362,7 @@ class ConfidenceInterval:
 def interval_of(
     low: jax.Array, high: jax.Array, estimate: jax.Array, error: Any, alternative: str
 ) -> ConfidenceInterval:
-    """The interval from its limits, of which one-sided ones have only one."""
+    """Interval from its limits; a one-sided interval has only one."""
     low = jnp.full_like(estimate, -jnp.inf) if alternative == "less" else low
     high = jnp.full_like(estimate, jnp.inf) if alternative == "greater" else high
     return ConfidenceInterval(low, high, estimate, error)
@@ -376,7 +377,7 @@ def asymptotic_interval(
     *,
     alternative: str = "two-sided",
 ) -> ConfidenceInterval:
-    """The interval of a normal estimate, or of Student's distribution."""
+    """Interval for an estimate with a normal or Student's distribution."""
     tail = jnp.asarray((1 - level) / (2 if alternative == "two-sided" else 1), estimate.dtype)
     reach = -standard_law(tail, freedom).icdf(tail) * error
     return interval_of(estimate - reach, estimate + reach, estimate, error, alternative)

@@ -1,6 +1,6 @@
-"""E-processes: evidence against calibration that may be looked at after every forecast.
+"""E-processes: evidence against calibration that stays valid after every forecast.
 
-Bets against forecasts, from what recalibrations and kernels learned from the past.
+Recalibrations and kernels that are fitted to past forecasts bet against the next one.
 """
 
 import dataclasses
@@ -38,13 +38,13 @@ from calibjax.recalibration import (
 from calibjax.recalibration.classes import LogitMap, log_probs_of
 from calibjax.recalibration.numbers import AffineMap, shrunk
 
-NUM_CELLS = 32  # of equal probability
+NUM_CELLS = 32  # cells of equal probability
 
 
 class Score(NamedTuple):
-    """Normal score of a number or a vector, or of an interval of them that cannot be told apart.
+    """Normal score of a number or a vector, or of an interval of scores.
 
-    Of an interval the mean of the score and of its square under N(0, 1), and its ends.
+    For an interval: mean of the score and of its square under N(0, 1), and the ends.
     """
 
     mean: jax.Array
@@ -53,10 +53,10 @@ class Score(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """A prediction, as kernels see it, its target, and a `Score`, or logits of classes; or a batch.
+    """Forecast, or batch: prediction for kernels, target, and `Score` or logits of classes.
 
-    And predicted probabilities of classes, or of cells of equal probability, and how much of the
-    target is in each of them, [C] with sum one.
+    Also predicted probabilities of classes or of cells of equal probability, [C], and the share of
+    the target in each of them, [C] with sum one.
     """
 
     prediction: Any
@@ -67,13 +67,13 @@ class Forecast(NamedTuple):
 
 
 def forecasts_of(predictions: Distribution, targets: jax.Array) -> Forecast:
-    """A checked batch of n forecasts, of classes or of what has normal scores."""
+    """Checked batch of n forecasts of classes or of values with normal scores."""
     plain = bare(predictions)
     if not hasattr(plain, "class_probs"):
         plain = plain.draws if isinstance(plain, MonteCarlo) else plain
         check_expectations(NormalScore(), plain)
     if isinstance(plain, Ensemble) and (plain.weights is not None or plain.values.ndim != 2):
-        expected = "ensembles of numbers without weights, which are exchangeable with the target"
+        expected = "ensembles of scalars without weights, exchangeable with the target"
         raise NotImplementedError(f"predictions: expected {expected}, got others")
     return _forecasts(without_draws(predictions), plain, targets)
 
@@ -86,14 +86,16 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
         outcome = one_hot(targets, probs.shape[1], probs.dtype)
         return Forecast(predictions, targets, logits, probs, outcome)
     score, outcome = jax.vmap(_located)(plain, targets)
-    if isinstance(bare(predictions), Ensemble):  # kernels must not see which value is the target
+    if isinstance(
+        bare(predictions), Ensemble
+    ):  # kernels must not depend on which value is the target
         values = jnp.concatenate([plain.values, targets[:, None]], 1)
         predictions = like(predictions, Ensemble(values))
     return Forecast(predictions, targets, score, jnp.full_like(outcome, 1 / NUM_CELLS), outcome)
 
 
 def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
-    """Score of a target, and which cells it is in."""
+    """Score of a target, and its share in each cell."""
     dtype = floating_dtype(p)
     if isinstance(p, Ensemble):
         # Under calibration the rank of the target among the m + 1 values is uniform.
@@ -108,7 +110,7 @@ def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
     mass = levels[1] - levels[0]
     is_wide = mass > 0  # and not lost by rounding
     unit = jnp.where(is_wide, mass, 1)
-    # Where the levels of far targets are rounded to 0 or 1, the ends are the largest finite scores.
+    # If levels of extreme targets are rounded to 0 or 1, the ends are the largest finite scores.
     limits = jnp.finfo(dtype)
     ends = ndtri(jnp.where(mass == 0, jnp.clip(levels, limits.tiny, 1 - limits.epsneg), levels))
     inside, densities = jnp.where(jnp.isinf(ends), 0, ends), norm.pdf(ends)
@@ -122,13 +124,13 @@ def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
 
 
 def _cell(score: jax.Array) -> jax.Array:
-    """One for the cell of a score, and zero for others; NaN if it is."""
+    """Indicator of the cell of a score, [C]; NaN for NaN."""
     cell = jnp.clip((ndtr(score) * NUM_CELLS).astype(int), 0, NUM_CELLS - 1)
     return checks.nan_unless(~jnp.isnan(score), jax.nn.one_hot(cell, NUM_CELLS, dtype=score.dtype))
 
 
 def log_ratio(score: Score, shift: jax.Array, scale: jax.Array) -> jax.Array:
-    """Logarithm of the probability of a score under N(shift, scale²), over that under N(0, 1)."""
+    """Log-likelihood ratio of a score, N(shift, scale²) over N(0, 1)."""
     rest = (score.mean - shift) / scale
     of_point = 0.5 * (score.mean - rest) * (score.mean + rest) - jnp.log(scale)
     if score.ends is None:
@@ -138,55 +140,55 @@ def log_ratio(score: Score, shift: jax.Array, scale: jax.Array) -> jax.Array:
     other = _mass((low - shift) / scale, (high - shift) / scale)
     is_wide = (mass > 0) & (other > 0)
     value = jnp.log(jnp.where(is_wide, other, 1)) - jnp.log(jnp.where(is_wide, mass, 1))
-    # Where a mass is lost by rounding, the ratio is that of the densities.
-    return jnp.where(is_wide, value, of_point) + 0 * score.mean  # NaN where that is
+    # If a mass underflows, use the ratio of the densities.
+    return jnp.where(is_wide, value, of_point) + 0 * score.mean  # propagates NaN
 
 
 def _mass(low: jax.Array, high: jax.Array) -> jax.Array:
-    """Φ(high) − Φ(low), in the lower tail, where it has its digits."""
+    """Φ(high) − Φ(low), computed in the lower tail for accuracy."""
     is_upper = low > 0
     return ndtr(jnp.where(is_upper, -low, high)) - ndtr(jnp.where(is_upper, -high, low))
 
 
-_PRIOR = 20.0  # number of forecasts without fault that a recalibration starts with
-_STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # η, over which kernel bets are mixed
+_PRIOR = 20.0  # prior number of calibrated forecasts of a recalibration
+_STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # stakes η of kernel bets
 _REFITTED_EVERY = 8
 Learned = tuple[Any, ...]  # sums over the past, or params and counts
 
 
 class Past(NamedTuple):
-    """The last forecasts, and how much they count, [W]; zero those with targets not yet known."""
+    """The last forecasts and their weights, [W]; zero for targets that are not known yet."""
 
     forecasts: Forecast
     weights: jax.Array
 
 
 class Bet:
-    """A strategy that learns from forecasts with known targets, and bets against the next one.
+    """Strategy that learns from forecasts with known targets, and bets against the next one.
 
-    `start(past, new)` is what is known before the first forecast, with a past of forecasts like it;
-    `learn(learned, past, new, forget)` after one more, which is in the past already.
-    `log_ratios(learned, past, new)` are the logarithms of e-values for the target of the next
-    forecast, [k]: functions of the target, chosen without it, whose exponentials have the
-    expectation 1 under the prediction.
+    `start(past, new)` returns the state before the first forecast; the past holds placeholders of
+    its structure. `learn(learned, past, new, forget)` returns the state after one more forecast,
+    which the past already contains. `log_ratios(learned, past, new)` are the logarithms of e-values
+    for the target of the next forecast, [k]. Their exponentials have expectation 1 under the
+    prediction.
     """
 
     def params(self, learned: Learned) -> Any:
-        """The recalibration that was learned; None if it is not one of all predictions."""
+        """Fitted recalibration parameters; None for bets that are local in prediction space."""
         return None
 
 
 @record
 class AffineBet(Bet):
-    """Shift and scale of the normal scores, by sums."""
+    """Bet on shift and scale of the normal scores, by running sums."""
 
     def start(self, past: Past, new: Forecast) -> Learned:
-        """Number, sum and sum of squares of no scores."""
+        """Zeros for number, sum and sum of squares of the scores."""
         zeros = jnp.zeros_like(new.view.mean)
         return zeros, zeros, zeros
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
-        """The same with one more score."""
+        """Sums with one more score."""
         terms = jnp.ones_like(new.view.mean), new.view.mean, new.view.square
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
@@ -203,31 +205,31 @@ class AffineBet(Bet):
 
 @record
 class Near(Bet):
-    """Base class of bets that look at similar predictions.
+    """Base class of bets on similar predictions.
 
-    The kernels on predictions, [P], are functions of a distance in units of the mean distance of
-    forecasts if there is one.
+    The kernels on predictions, [P], are functions of a distance, if any, in units of the mean
+    distance of forecasts.
     """
 
     kernels: tuple[Any, ...]
     distance: Distance | None
 
     def start(self, past: Past, new: Forecast) -> Learned:
-        """Sum and number of no distances."""
+        """Zeros for sum and number of distances."""
         zero = jnp.zeros((), past.weights.dtype)
         return zero, zero
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
-        """The same with the mean distance of one more prediction."""
+        """Sums with the mean distance of one more prediction."""
         if self.distance is None:
             return learned
         distances = jax.vmap(self.distance, (None, 0))(new.prediction, past.forecasts.prediction)
-        others = jnp.sum(past.weights) - 1  # it is in the past itself
+        others = jnp.sum(past.weights) - 1  # the past contains the new forecast
         mean = jnp.sum(past.weights * distances) / jnp.where(others > 0, others, 1)
         return learned[0] + mean, learned[1] + jnp.where(others > 0, 1, 0)
 
     def weights(self, learned: Learned, past: Past, prediction: Distribution) -> jax.Array:
-        """How near the forecasts of the past are, times their weights, [P, W]."""
+        """Kernel values of the past forecasts times their weights, [P, W]."""
         total, number = learned
         unit = total / jnp.where(number > 0, number, 1)
 
@@ -244,7 +246,7 @@ class Near(Bet):
 
 @record
 class LocalBet(Near):
-    """Shift and scale of the normal scores of similar predictions."""
+    """Bet on shift and scale of the normal scores of similar predictions."""
 
     prior: jax.Array | float
 
@@ -259,19 +261,19 @@ class LocalBet(Near):
 
 @record
 class KernelBet(Near):
-    """Kernels on predictions and on classes or cells.
+    """Bet of kernels on predictions and on classes or cells.
 
         g_c = Σ_s k_P(p_s, p) Σ_d k_Y(d, c) (o_s(d) − p_s(d)),   e = Σ_c o(c) r_c,
         r_c = exp(η g_c) / Σ_d p(d) exp(η g_d),
 
-    with the outcome o, and g standardised over c, times W / (W + 20) with W = Σ_s k_P(p_s, p): the
-    fewer forecasts nearby, the less is bet. It is at most √C, so that no stake is ruinous.
+    with the outcome o, and g standardised over c and multiplied by W / (W + 20), W = Σ_s k_P(p_s,
+    p). So bets are small with few similar forecasts. |g| is at most √C, so no stake is ruinous.
     """
 
     matrices: jax.Array  # of the target kernels k_Y, [Y, C, C]
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
-        """Of each kernel on predictions, each target kernel and each stake."""
+        """Log-ratios of each kernel on predictions, each target kernel and each stake."""
         probs, outcome = new.probs, new.outcome
         weights = self.weights(learned, past, new.prediction)
         residuals = matmul(weights, past.forecasts.outcome - past.forecasts.probs)
@@ -290,11 +292,11 @@ class KernelBet(Near):
 
 @record
 class LogitBet(Bet):
-    """Slopes and biases of log-probabilities, by Newton's method on the past as it comes.
+    """Bet on slopes and biases of log-probabilities, by online Newton steps.
 
-    With the score s and the information I of each forecast at the θ of its time, the sums A of I
-    and b of s + I θ give θ = (A + κ)⁻¹ b, the maximum of the likelihood of the past with a normal
-    prior of precision κ, but for the change of θ since then. Slopes and biases have no unit.
+    Each forecast has a score s and an information I at the θ of its time. The sums A of I and b of
+    s + I θ give θ = (A + κ)⁻¹ b. Up to later changes of θ, this maximises the likelihood of the
+    past with a normal prior of precision κ.
     """
 
     method: TemperatureScaling | MatrixScaling
@@ -336,13 +338,13 @@ class LogitBet(Bet):
         return self._map(self._theta(learned))
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
-        """Gain of the new probabilities."""
+        """Log-likelihood ratio of the recalibrated probabilities."""
         gains = self._log_probs(self._theta(learned), new.view) - jax.nn.log_softmax(new.view)
-        return gains[new.target][None] + 0 * new.outcome[:1]  # NaN where the label is none
+        return gains[new.target][None] + 0 * new.outcome[:1]  # NaN for a missing label
 
 
 def _of_floats(change: Callable[[jax.Array], jax.Array], params: PyTree) -> PyTree:
-    """Params whose floating-point numbers are changed."""
+    """Params with changed floating-point numbers."""
     is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
     return jax.tree.map(lambda x: change(x) if is_float(x) else x, params)
 
@@ -353,11 +355,11 @@ def _are_finite(params: PyTree) -> jax.Array:
 
 @record
 class RefittedBet(Bet):
-    """Any recalibration, fitted again to the forecasts of the window after every eight.
+    """Bet on any recalibration, fitted again to the window after every eighth forecast.
 
-    The bet is the mixture of the identity, with κ forecasts, and the recalibration, with those of
-    the past. Params that are not finite, as those of too few forecasts may be, are not taken; they
-    are NaN before the first fit.
+    The bet is a mixture of the identity, with weight κ, and the recalibration, with the number of
+    past forecasts as weight. Params are NaN before the first fit; later fits that are not finite
+    are discarded.
     """
 
     method: Any
@@ -373,7 +375,7 @@ class RefittedBet(Bet):
         return _of_floats(lambda x: x + jnp.nan, zeros), jnp.zeros((), jnp.int32)
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
-        """Params of the past, where they are due."""
+        """Params of the past, fitted again when due."""
         params, count = learned
         is_due = (count + 1) % _REFITTED_EVERY == 0
         refitted = lax.cond(is_due, lambda: self._fit(*past), lambda: params)
@@ -381,7 +383,7 @@ class RefittedBet(Bet):
         return jax.tree.map(lambda x, y: jnp.where(is_right, x, y), refitted, params), count + 1
 
     def params(self, learned: Learned) -> PyTree:
-        """Those of the last fit."""
+        """Params of the last fit."""
         return learned[0]
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
@@ -403,10 +405,9 @@ _CLASS_SCALES = 0.3, 1.0  # of kernels on predictions of classes, total variatio
 
 
 def _default_bets(predictions: Distribution) -> dict[str, Any]:
-    """The bets of `e_process` for predictions of this family, by name.
+    """Bets of `e_process` for predictions of this family, by name.
 
-    They do not depend on the values of the predictions, which come later: distances of predictions
-    are in units of their mean in the past.
+    They do not depend on the values of the predictions: distances are in units of their past mean.
     """
     plain = bare(predictions)
     if hasattr(plain, "class_probs"):
@@ -430,7 +431,7 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
 
 
 def bets_by_name(bets: Any, predictions: Distribution) -> dict[str, Bet]:
-    """Bets by name, as they are placed; refuses those that cannot be."""
+    """User-supplied or default bets by name; refuses unsupported ones."""
     if bets is None:
         return _default_bets(predictions)
     bets = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
@@ -453,7 +454,7 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
         of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
         if not isinstance(target, Conditional) if is_of_classes else of_numbers:
             return KernelBet((kernel.prediction,), None, _matrix(target, plain)[None])
-        expected = "a kernels.NormalScore of numbers, or a kernel on labels of classes"
+        expected = "a kernels.NormalScore for numbers, or a kernel on labels for classes"
         got = f"{checks.described(target)} for {checks.described(plain)}"
         raise NotImplementedError(f"{place}.target: expected {expected}, got {got}")
     if isinstance(bet, type) or not all(hasattr(bet, name) for name in ("fit", "apply")):
@@ -464,7 +465,7 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
 
 
 def _distance(predictions: Distribution) -> Distance:
-    """That of default kernels, where it does not depend on the predictions, which come later."""
+    """Distance of the default kernels, as far as it does not depend on the predictions."""
     if isinstance(bare(predictions), MvNormal | Mixture):
         return Euclidean()
     return distance_of_predictions(predictions)
@@ -477,7 +478,7 @@ def _local(method: KernelRecalibration, predictions: Distribution) -> LocalBet:
 
 
 def _matrix(kernel: Any, predictions: Any) -> jax.Array:
-    """Matrix of a target kernel, of classes or of normal scores in the middle of the cells."""
+    """Matrix of a target kernel on classes, or on normal scores in the middle of the cells."""
     if isinstance(kernel, NormalScore):
         points = ndtri((jnp.arange(NUM_CELLS) + 0.5) / NUM_CELLS)
         kernel = kernel.kernel
@@ -486,16 +487,16 @@ def _matrix(kernel: Any, predictions: Any) -> jax.Array:
     return jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(points, points)
 
 
-_LAMBDA = 0.5  # part of the wealth that is bet where bets overlap
+_LAMBDA = 0.5  # share of the wealth that is bet if bets overlap
 
 
 @record
 class Wealth:
-    """What is known after some forecasts, of a size that does not depend on their number.
+    """State after some forecasts, of a size that does not depend on their number.
 
-    Their number, the last ones in a ring, what each bet has learned, the logarithms of its wealth
-    by name, [h, k] for horizon h, the largest logarithm of the total so far, and after how many
-    forecasts the total first reached the threshold; 0 if it has not.
+    It holds the number of forecasts, the last ones in a ring, the state of each bet, and its log
+    wealth by name, [h, k] for horizon h. It also holds the largest log total so far, and the number
+    of forecasts after which the total first reached the threshold (0: not yet).
     """
 
     number: jax.Array
@@ -508,11 +509,11 @@ class Wealth:
 
 @record
 class Betting:
-    """Bets, by name, and how their wealth is counted.
+    """Bets by name, and the options of their wealth.
 
-    What was learned counts less by the factor `forget` after every forecast; `log_threshold` is the
-    logarithm of the total that is a crossing; h forecasts are made before the first target is
-    known, and `window` ones with known targets are kept.
+    After every forecast, sums of the past are multiplied by `forget`. `log_threshold` is the log
+    total of a crossing. h forecasts are made before the first target is known, and `window`
+    forecasts with known targets are kept.
     """
 
     bets: dict[str, Any]
@@ -523,7 +524,7 @@ class Betting:
 
     @jax.jit
     def start(self, forecasts: Forecast) -> Wealth:
-        """The state before any forecast, with the first in the ring, where it does not count."""
+        """State before any forecast; the ring holds placeholders with weight zero."""
         first = jax.tree.map(lambda x: x[0], forecasts)
         size = self.window + self.horizon - 1
         ring = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
@@ -538,16 +539,16 @@ class Betting:
         return Wealth(none, ring, learned, logs, jnp.full((), -jnp.inf, dtype), none)
 
     def step(self, state: Wealth, new: Forecast) -> tuple[Wealth, dict[str, jax.Array]]:
-        """The state after one more forecast, and the logarithms of each bet's total."""
+        """State after one more forecast, and the log total of each bet."""
         h, t = self.horizon, state.number
         size = self.window + h - 1
         places = jnp.arange(size)
-        age = (t - 1 - places) % size + 1  # of the forecasts in the ring, from one on
+        age = (t - 1 - places) % size + 1  # of the forecasts in the ring, starting at one
         is_known = (age >= h) & (age <= t)
         dtype = state.largest.dtype
         weights = jnp.where(is_known, self.forget.astype(dtype) ** (age - h), 0)
         past = Past(state.forecasts, weights)
-        is_first = t < h  # nothing is known yet
+        is_first = t < h  # no target is known yet
         last = jax.tree.map(lambda x: x[(t - h) % size], state.forecasts)
         learned, logs = {}, {}
         for name, bet in self.bets.items():
@@ -568,12 +569,13 @@ class Betting:
 
     @jax.jit
     def after(self, state: Wealth, forecasts: Forecast) -> tuple[Wealth, dict[str, jax.Array]]:
-        """The state after a batch of forecasts, and each bet's logarithms after each of them."""
+        """State after a batch of forecasts, and the log totals of each bet after each of them."""
         return lax.scan(self.step, varying_as(state, (self, state, forecasts)), forecasts)
 
     def total(self, logs: jax.Array) -> jax.Array:
-        """Logarithm of the mean of a bet's wealth: from [h, k] to a number."""
-        # If h > 1, each of the h processes has an open bet, which leaves at least 1 − λ of it.
+        """Logarithm of the mean wealth of a bet, from [h, k] to a number."""
+        # If h > 1, each of the h processes has an open bet, which leaves at least 1 − λ of its
+        # wealth.
         kept = 0.0 if self.horizon == 1 else math.log(1 - _LAMBDA)
         return logsumexp(logs) - math.log(logs.size) + kept
 
@@ -583,7 +585,7 @@ def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:
     return logsumexp(jnp.stack([*totals.values()]), 0) - math.log(len(totals))
 
 
-WINDOW = 512  # forecasts that kernels remember
+WINDOW = 512  # forecasts that kernels use
 
 
 @record
@@ -591,15 +593,14 @@ class EProcessResult:
     """Wealth of bets against the calibration of forecasts.
 
     Attributes:
-        log_wealth: natural logarithm of the mean wealth of all bets, after each forecast, [n]; of
+        log_wealth: natural logarithm of the mean wealth of all bets after each forecast, [n]; for
             `streaming.EProcess` after the last one.
-        log_wealths: that of each bet, by name.
-        pvalue: anytime-valid: one over the largest wealth so far, at most 1. Under calibration the
-            probability that it is ever ≤ α is at most α.
-        crossing: number of forecasts after which the wealth first reached 1 / α; 0 if it has
-            not.
-        params: what bets on one recalibration of all predictions have learned, by name: an
-            `AffineMap`, a `LogitMap`, or what `fit` returns.
+        log_wealths: log wealth of each bet, by name.
+        pvalue: anytime-valid p-value, one over the largest wealth so far, at most 1. Under
+            calibration the probability that it is ever ≤ α is at most α.
+        crossing: number of forecasts after which the wealth first reached 1 / α; 0 if it has not.
+        params: fitted parameters of global recalibrations, by name: an `AffineMap`, a `LogitMap`,
+            or the result of `fit`.
     """
 
     log_wealth: jax.Array
@@ -610,11 +611,11 @@ class EProcessResult:
 
     @property
     def earned_most(self) -> str:
-        """Name of the bet that has earned most, which names the fault."""
+        """Name of the bet with the largest wealth, which indicates the kind of error."""
         return max(self.log_wealths, key=lambda name: _last(self.log_wealths[name]))
 
     def __repr__(self) -> str:
-        """A sentence, and a line for each bet."""
+        """Summary, and a line for each bet."""
         name = type(self).__name__
         if not checks.is_concrete(self.log_wealth, self.pvalue) or jnp.ndim(self.pvalue):
             return f"{name}(log_wealth={self.log_wealth})"
@@ -634,7 +635,7 @@ def _last(values: jax.Array) -> float:
 
 
 def _words(params: object) -> str:
-    """What a recalibration says of the predictions."""
+    """Description of the error that a recalibration corrects."""
     if isinstance(params, AffineMap) and jnp.ndim(params.shift) == 0:
         shift, side = float(params.shift), "above" if params.shift > 0 else "below"
         return (
@@ -668,12 +669,12 @@ def betting_against(
 
 
 def result_of(betting: Betting, state: Wealth, logs: dict[str, jax.Array]) -> EProcessResult:
-    """The result of a state, with these logarithms of the wealth of each bet."""
+    """Result of a state with the log wealth of each bet."""
     pvalue = jnp.exp(-jnp.maximum(state.largest, 0))
     pvalue = jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)  # never zero
     crossing = checks.missing_unless(~jnp.isnan(pvalue), state.crossing)
     learned = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
-    params = {name: x for name, x in learned.items() if x is not None}  # that can be written down
+    params = {name: x for name, x in learned.items() if x is not None}  # global recalibrations
     return EProcessResult(mean_of_logs(logs), logs, pvalue, crossing, params)
 
 
@@ -688,71 +689,68 @@ def e_process(
     forget: float = 1.0,
     significance_level: float = 0.05,
 ) -> EProcessResult:
-    """Test of calibration over time, which may be looked at, and stopped, after every forecast.
+    """Sequential test of calibration that may be evaluated and stopped after every forecast.
 
-    Forecasts come one after the other, and are bet against. A bet is a recalibration q_t of the
-    prediction p_t, or a kernel, that has learned from earlier forecasts; it multiplies its wealth,
-    which is 1 at the beginning, by
+    A bet is a recalibration q_t of the prediction p_t, or a kernel, fitted to earlier forecasts.
+    Its wealth is 1 at the beginning and is multiplied at each forecast by
 
-        e_t = q_t(y_t) / p_t(y_t),   E[e_t | what was known when p_t was made] = 1,
+        e_t = q_t(y_t) / p_t(y_t),   E[e_t | past of p_t] = 1,
 
-    under the null hypothesis that y_t ~ p_t given all that was known then. The mean of the wealths
-    of all bets is then ever ≥ 1/α with a probability of at most α (Ville): look at it as often as
-    you like, and stop when you like. The logarithm of a wealth is what the recalibration would have
-    earned in likelihood, so that the bet that earns most names the fault.
+    under the null hypothesis that y_t ~ p_t given the past, all information available to p_t. Then
+    the probability that the mean wealth of all bets is ever ≥ 1/α is at most α (Ville), for every
+    stopping rule. The log wealth of a bet is the gain in log-likelihood from its recalibration, so
+    the largest wealth indicates the kind of error.
 
-    *Bets.* By default, those of the family of the predictions:
+    *Bets.* The defaults depend on the family of the predictions:
 
-    | predictions | bet | what it learns |
+    | predictions | bet | learns |
     | --- | --- | --- |
-    | numbers | `shift and scale` | those of the normal scores of all predictions |
-    | | `local shift and scale` | those of similar predictions, by kernel regression |
-    | | `kernels` | how often cells of normal scores occur, for similar predictions |
-    | vectors | | the first two, of each coordinate of L⁻¹ (y − μ) |
+    | numbers | `shift and scale` | shift and scale of all normal scores |
+    | | `local shift and scale` | the same for similar predictions, by kernel regression |
+    | | `kernels` | frequencies of cells of normal scores, for similar predictions |
+    | vectors | | the first two bets, for each coordinate of L⁻¹ (y − μ) |
     | classes | `temperature` | factor of all log-probabilities |
-    | | `bias` | a summand of each log-probability |
-    | | `kernels` | how often classes occur, for similar predictions |
+    | | `bias` | offset of each log-probability |
+    | | `kernels` | frequencies of classes, for similar predictions |
 
-    Numbers are continuous, counts, or those of ensembles, of which the rank among the members is
-    looked at. Other bets are a dictionary of recalibrations and kernels:
+    Numbers are continuous, counts, or ensembles, for which the rank among the members is used.
+    Other bets are a dictionary of recalibrations and kernels:
 
-    - `recalibration.AffineScaling` of numbers and vectors: shift and scale of the normal scores,
-      with a prior of 20 forecasts without fault, by running sums;
-    - `recalibration.KernelRecalibration` of numbers and vectors, for each prediction;
-    - `TemperatureScaling` of classes, and `MatrixScaling` whose structure is "bias" or "diagonal":
-      slopes and biases of log-probabilities with a normal prior of precision 20, by Newton's method
-      as forecasts come;
-    - `kernels.TensorProduct(k_P, k_Y)` with a kernel on labels, or `kernels.NormalScore` on
-      numbers: with the classes, or 32 cells of equal probability, c, e_t = Σ_c o(c) r_c with the
-      outcome o (1 for the class or the cell of y_t) and
+    - `recalibration.AffineScaling` for numbers and vectors: shift and scale of the normal scores,
+      with a prior of 20 calibrated forecasts, by running sums;
+    - `recalibration.KernelRecalibration` for numbers and vectors, fitted for each prediction;
+    - `TemperatureScaling` for classes, and `MatrixScaling` with structure "bias" or "diagonal":
+      slopes and biases of log-probabilities with a normal prior of precision 20, by online Newton
+      steps;
+    - `kernels.TensorProduct(k_P, k_Y)` with a kernel on labels, or `kernels.NormalScore` for
+      numbers. Let c be a class, or one of 32 cells of equal probability, and o(c) = 1 for the class
+      or the cell of y_t. Then e_t = Σ_c o(c) r_c with
 
           r_c = exp(η g_c) / Σ_d p(d) exp(η g_d),   g_c ∝ Σ_s k_P(p_s, p_t) [k_Y(y_s, c) − E k_Y],
 
       standardised over c, times W / (W + 20) with W = Σ_s k_P(p_s, p_t), for η of 0.1, 0.2, 0.4
       and 0.8;
-    - whatever else has `fit(predictions, targets, weights=…)` and `apply(params, predictions)`,
-      fitted again after every eighth forecast, and mixed with p_t.
+    - any other recalibration with `fit(predictions, targets, weights=…)` and `apply(params,
+      predictions)`, fitted again after every eighth forecast, and mixed with p_t.
 
-    All but running sums remember the last 512 forecasts only. Of counts, of which the normal score
-    is an interval, and of ensembles, of which it is that of the rank among the members and the
-    target, e_t is the mean over the interval, so that nothing is drawn.
+    All bets except running sums use only the last 512 forecasts. For counts the normal score is an
+    interval, and for ensembles it is the interval of the rank among the members and the target.
+    There e_t is the mean over the interval, so nothing is drawn.
 
-    *Horizon.* Forecasts that are made h steps ahead overlap: when p_t is made, targets up to t − h
-    are known. Bets learn from these, only half of each wealth is bet, by h processes in turn, and
-    half of their mean wealth counts, since at any time bets are open. Calibrated forecasts of three
-    steps that are taken for ones of one step are rejected in 75 % of the cases (first-order
-    autoregression with coefficient 0.9, 1024 forecasts, 500 streams).
+    *Horizon.* Forecasts h steps ahead overlap: when p_t is made, only targets up to t − h are
+    known. Bets learn from these. h processes bet in turn, each with half of its wealth, and half of
+    their mean wealth counts, because bets are open at any time. A horizon that is too small
+    invalidates the test.
 
-    *Forgetting.* With `forget` f < 1, what was learned k forecasts ago counts f^k, which finds
-    faults that come late sooner. What has been lost until then stays lost.
+    *Forgetting.* With `forget` f < 1, forecasts of k steps ago have weight f^k, which detects late
+    errors sooner. Lost wealth stays lost.
 
     Args:
         predictions: batch of n ≥ 1 distributions, in the order of the targets in time.
         targets: [n] or [n, d].
-        bets: dictionary of bets by name, or a single one; None for those of the first table.
-        times: of the forecasts, numbers or NumPy's datetimes, [n], which are checked to be in
-            order; equal ones may be.
-        horizon: h ≥ 1: when a prediction is made, the h − 1 targets before its own are not known.
+        bets: dictionary of bets by name, or a single bet; None for the default bets.
+        times: times of the forecasts, numbers or NumPy's datetimes, [n], in nondecreasing order.
+        horizon: h ≥ 1; when a prediction is made, the h − 1 targets before its own are not known.
         forget: f in (0, 1].
         significance_level: α in (0, 1), for `crossing`.
 
@@ -762,14 +760,14 @@ def e_process(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or times are out of order.
-        NotImplementedError: if the predictions are neither of classes, nor numbers with `cdf`, nor
-            normal vectors, nor ensembles of numbers.
+        NotImplementedError: if the predictions are none of classes, numbers with `cdf`, normal
+            vectors and ensembles of numbers.
 
     Cost: O(n W) kernel values, O(n + W) memory with W = min(n, 512); 0.1 ms for each forecast.
 
     References: none of the four papers has it; Ville (1939); Shafer (2021), Testing by betting;
-    Arnold, Henzi and Ziegel (2023), Sequentially valid tests for forecast calibration, which has
-    horizons, and beta densities of the probability integral transform as bets.
+    Arnold, Henzi and Ziegel (2023), Sequentially valid tests for forecast calibration (horizons,
+    and bets on beta densities of the probability integral transform).
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests

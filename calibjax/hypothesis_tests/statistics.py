@@ -1,9 +1,8 @@
-"""Statistics for `exact_test`, with their textbook p-values, and regression of outcomes.
+"""Statistics for `exact_test` with their textbook p-values, and regression of outcomes.
 
-Textbook p-values: distributions that statistics have under calibration for large n.
-
-A statistic that has one carries the function textbook_pvalue(value, predictions, targets,
-**options), which `exact_test` calls. Those of users may do so, too.
+Textbook p-values use the distribution of a statistic under calibration for large n. `exact_test`
+calls the attribute textbook_pvalue(value, predictions, targets, **options) of a statistic;
+statistics of users may have one as well.
 """
 
 import functools
@@ -31,11 +30,11 @@ from calibjax.hypothesis_tests.result import ConfidenceInterval, _shown, asympto
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.residuals import NormalScore, is_of_counts, normal_score
 
-_TERMS = np.arange(200)  # of series, of which few count unless the p-value is nearly one
+_TERMS = np.arange(200)  # of series; few matter unless the p-value is nearly one
 
 
 def textbook_pvalue_of(statistic: Any, value: PyTree, predictions: Any, targets: Any) -> PyTree:
-    """The textbook p-value of a statistic, or of a partial one, that has one; else None."""
+    """Textbook p-value of a statistic or a partial function of it; None if it has none."""
     options: dict[str, Any] = {}
     while isinstance(statistic, functools.partial):
         statistic, options = statistic.func, statistic.keywords | options
@@ -59,7 +58,7 @@ def two_sided(value: jax.Array, *_: object, **__: object) -> jax.Array:
 
 
 def chi_squared(value: jax.Array, degrees: jax.Array | int) -> jax.Array:
-    """P(X ≥ x) of a χ²."""
+    """P(X ≥ x) for χ² with these degrees of freedom."""
     half = jnp.asarray(degrees, value.dtype) / 2
     return gammaincc(half, value / 2)
 
@@ -72,19 +71,19 @@ def beyond_brownian_motion(value: jax.Array, *_: object, **__: object) -> jax.Ar
 
 
 def beyond_brownian_bridge(value: jax.Array, *_: object, **__: object) -> jax.Array:
-    """P(sup |B| ≥ x) of a Brownian bridge on [0, 1], the distribution of Kolmogorov."""
+    """P(sup |B| ≥ x) of a Brownian bridge on [0, 1] (Kolmogorov's distribution)."""
     x = jnp.maximum(value, 0.05)
     terms = (-1.0) ** _TERMS * jnp.exp(-2 * jnp.square((_TERMS + 1) * x))
     return jnp.minimum(2 * jnp.sum(terms), 1).astype(value.dtype)
 
 
 def two_degrees(value: jax.Array, *_: object, **__: object) -> jax.Array:
-    """That of a χ² with two degrees of freedom."""
+    """P(X ≥ x) for χ² with two degrees of freedom."""
     return jnp.exp(-value / 2)
 
 
 def has_jumps(predictions: Distribution) -> bool:
-    """Whether PIT values are randomised: for counts, and for the ranks among members."""
+    """Whether PIT values are randomised, as for counts and ensembles."""
     plain = bare(predictions)
     return isinstance(plain, Ensemble) or is_of_counts(plain)
 
@@ -92,7 +91,7 @@ def has_jumps(predictions: Distribution) -> bool:
 def uniform_ranks(
     key: jax.Array, predictions: Distribution, targets: jax.Array
 ) -> tuple[Uniform, jax.Array]:
-    """Randomised PIT values, and what they are drawn from under calibration.
+    """Randomised PIT values, and their distribution under calibration.
 
     For ensembles they are uniform if the target and the members are exchangeable.
     """
@@ -107,7 +106,7 @@ def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     if has_jumps(plain):
         got = f"{checks.described(plain)}; pit_ks(..., key=key) takes counts and ensembles"
         raise NotImplementedError(f"predictions: expected continuous distributions, got {got}")
-    checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
+    checks.shape("targets", targets, (None,), "[n]: only scalars have a distribution function")
     return jax.vmap(normal_score)(plain, targets).astype(floating_dtype(plain))
 
 
@@ -116,18 +115,18 @@ def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
 def pit_ks(
     predictions: Distribution, targets: Numbers, *, key: jax.Array | None = None
 ) -> jax.Array:
-    """Kolmogorov–Smirnov statistic √n D_n of the PIT values: are they uniform?
+    """Kolmogorov–Smirnov statistic √n D_n for the uniformity of PIT values.
 
         D_n = max_u |#{i: F_i(y_i) ≤ u} / n − u|.
 
-    It detects shifts, has less power against wrong scales, and none against errors that average out
-    over the predictions.
+    It detects shifts, and has less power against wrong scales. It has no power against errors that
+    average out over the predictions.
 
     For counts and ensembles F_i(y_i) is the randomised value of `estimators.pit_values`. For
     ensembles this is the rank of the target among the members, as in simulation-based calibration
     of posterior draws. `exact_test` draws the random part itself, and redraws the values from a
-    uniform distribution. This is exact if the target is exchangeable with the m members, for every
-    m: each of the m + 1 values is equally likely to be the target.
+    uniform distribution. For ensembles this is exact for every m if the target is exchangeable with
+    the m members.
 
     Textbook p-value: Kolmogorov's limit.
 
@@ -168,15 +167,15 @@ def pit_ks(
 @with_textbook_pvalue(two_degrees)
 @checked(compiled=True)
 def berkowitz(predictions: Distribution, targets: Numbers) -> jax.Array:
-    """Berkowitz's likelihood ratio: do normal scores have the mean 0 and the variance 1?
+    """Berkowitz's likelihood ratio for normal scores with mean 0 and variance 1.
 
         LR = n (z̄² + s² − 1 − log s²),   z_i = Φ⁻¹(F_i(y_i)),
 
-    with mean z̄ and variance s² (over n) of the scores. It sees shifts and wrong scales of all
-    predictions together. The version for time series, with an autoregressive coefficient, depends
-    on the order of the samples and is not computed.
+    with mean z̄ and variance s² (over n) of the scores. It detects shifts and wrong scales that all
+    predictions share. The version for time series, with an autoregressive coefficient, depends on
+    the order of the samples and is not provided.
 
-    Textbook p-value: that of a χ² with two degrees of freedom.
+    Textbook p-value: χ² with two degrees of freedom.
 
     Args:
         predictions: batch of n continuous distributions of numbers with a method `cdf`.
@@ -218,16 +217,16 @@ def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
 @with_textbook_pvalue(two_sided)
 @checked(compiled=True)
 def spiegelhalter(predictions: ClassPredictions, targets: Numbers) -> jax.Array:
-    """Spiegelhalter's statistic |z|: is the Brier score what it should be?
+    """Spiegelhalter's statistic |z|: the standardised Brier score.
 
         z = Σ_i (b_i − E b_i) / (Σ_i Var b_i)^½,   b_i = Σ_c (p_ic − 1(y_i = c))²,
 
-    with moments under calibration given the predictions, E b = 1 − Σ_c p_c² and
-    Var b = 4 Σ_c p_c (p_c − Σ_k p_k²)²; of two classes
-    z = Σ_i (y_i − p_i)(1 − 2 p_i) / (Σ_i (1 − 2 p_i)² p_i (1 − p_i))^½. It is large for
-    overconfident and for underconfident predictions, and for nothing else.
+    with moments under calibration given the predictions, E b = 1 − Σ_c p_c² and Var b = 4 Σ_c p_c
+    (p_c − Σ_k p_k²)²; for two classes z = Σ_i (y_i − p_i)(1 − 2 p_i) / (Σ_i (1 − 2 p_i)² p_i (1 −
+    p_i))^½. It detects over- and underconfidence, and is blind to errors of predictions near one
+    half.
 
-    Textbook p-value: that of |N(0, 1)|.
+    Textbook p-value: |N(0, 1)|.
 
     Args:
         predictions: batch of n class predictions.
@@ -270,24 +269,25 @@ def _of_groups(
 @with_textbook_pvalue(_of_groups)
 @checked(compiled=True, static=("num_bins",))
 def hosmer_lemeshow(predictions: Bernoulli, targets: Numbers, *, num_bins: int = 10) -> jax.Array:
-    """Statistic of Hosmer and Lemeshow: frequencies in groups of similar predictions.
+    """Hosmer–Lemeshow statistic: frequencies in groups of similar predictions.
 
         X² = Σ_g (O_g − E_g)² / (n_g p̄_g (1 − p̄_g)),
 
     with the number O_g of labels 1 in group g, the sum E_g = n_g p̄_g of the predictions, and
     groups of equal size along the predictions (deciles of risk; equal predictions share one). It
-    sees errors that have one sign within a group.
+    detects errors that have one sign within a group.
 
-    Textbook p-value: that of a χ² with as many degrees of freedom as there are groups, for a model
-    that was fitted to other data; the G − 2 of the textbooks are for the data it was fitted to.
+    Textbook p-value: χ² with one degree of freedom for each group. (The G − 2 of textbooks are for
+    the data that the model was fitted to.)
 
     Args:
-        predictions: batch of n ≥ num_bins `Bernoulli`s; of several classes those of a lens.
+        predictions: batch of n ≥ num_bins `Bernoulli`s; use a lens for several classes.
         targets: 0 or 1, [n].
         num_bins: G.
 
     Returns:
-        A scalar; infinite if what is predicted to be impossible happened to a whole group.
+        A scalar; infinite if a label occurs to which all predictions of a group give probability
+        zero.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -318,24 +318,24 @@ def hosmer_lemeshow(predictions: Bernoulli, targets: Numbers, *, num_bins: int =
 @with_textbook_pvalue(two_degrees)
 @checked(compiled=True)
 def cox(predictions: Bernoulli, targets: Numbers) -> jax.Array:
-    """Cox's statistic: are slope and intercept of the log-odds one and zero?
+    """Cox's statistic for slope one and intercept zero of the log-odds.
 
     Rao's score statistic of the logistic regression of the labels on the log-odds x_i of the
     predictions, log-odds of the label = a x + b, at a = 1 and b = 0:
 
         X² = Uᵀ I⁻¹ U,   U = Σ_i (y_i − p_i) (1, x_i),   I = Σ_i p_i (1 − p_i) (1, x_i)(1, x_i)ᵀ.
 
-    It is locally the most powerful against such errors, needs no fit, and exists if classes are
-    separated, too. `calibration_slope_intercept` estimates a and b.
+    It is locally most powerful against such errors, needs no fit, and exists even if the labels are
+    separated. `calibration_slope_intercept` estimates a and b.
 
-    Textbook p-value: that of a χ² with two degrees of freedom.
+    Textbook p-value: χ² with two degrees of freedom.
 
     Args:
-        predictions: batch of n `Bernoulli`s; of several classes those of a lens.
+        predictions: batch of n `Bernoulli`s; use a lens for several classes.
         targets: 0 or 1, [n].
 
     Returns:
-        A scalar. Where all predictions are equal, the slope does not count.
+        A scalar. If all predictions are equal, the slope is not tested.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -356,7 +356,7 @@ def cox(predictions: Bernoulli, targets: Numbers) -> jax.Array:
     x = log_odds(probs)
     residuals, variances = targets - probs, probs * (1 - probs)
     slopes, total, center = centered(variances, x)
-    # Rounding makes deviations of equal numbers.
+    # Rounding leaves deviations between equal numbers.
     size = jnp.max(jnp.abs(x))
     differ = slopes > total * jnp.square(10 * jnp.finfo(x.dtype).eps * size)
     of_slope = _standardised(jnp.sum(residuals * (x - center)), jnp.where(differ, slopes, 1))
@@ -372,12 +372,12 @@ def cumulative_difference(predictions: Bernoulli, targets: Numbers) -> jax.Array
         max_k |Σ_{j≤k} (y_(j) − p_(j))| / (Σ_i p_i (1 − p_i))^½,
 
     with the samples in the order of their predictions; equal predictions are added together. It
-    sees errors that have one sign over a range of predictions, of any width.
+    detects errors that have one sign over a range of predictions.
 
-    Textbook p-value: that of the largest |B(t)| of Brownian motion, 0 ≤ t ≤ 1.
+    Textbook p-value: the largest |B(t)| of Brownian motion, 0 ≤ t ≤ 1.
 
     Args:
-        predictions: batch of n `Bernoulli`s; of several classes those of a lens.
+        predictions: batch of n `Bernoulli`s; use a lens for several classes.
         targets: 0 or 1, [n].
 
     Returns:
@@ -417,11 +417,11 @@ class SlopeIntercept:
     Attributes:
         slope: interval for a: below one if predictions are overconfident, above one if they are
             underconfident.
-        intercept: interval for b, the log-odds of label 1 where one half is predicted.
+        intercept: interval for b, the log-odds of label 1 for predictions of one half.
         in_the_large: interval for b if a = 1: above zero if probabilities are too small on average,
             below zero if they are too large.
 
-    It prints as a line for each.
+    Its string has one line for each.
     """
 
     slope: ConfidenceInterval
@@ -446,9 +446,9 @@ def calibration_slope_intercept(
 
         log-odds of label 1 = a log(p / (1 − p)) + b,
 
-    by maximum likelihood, with Wald intervals: estimate ± z s, where s² are the diagonal entries of
-    the inverse information. Calibration in the large is b for a fixed a = 1.
-    `recalibration.PlattScaling` applies the map.
+    by maximum likelihood, with Wald intervals estimate ± z s; s² is a diagonal entry of the inverse
+    information. Calibration in the large is b for a fixed a = 1. `recalibration.PlattScaling`
+    applies the map.
 
     Args:
         predictions: batch of n `Bernoulli`s; probabilities of 0 and 1 count as ε and 1 − ε, with ε
@@ -482,7 +482,7 @@ def calibration_slope_intercept(
     """
     line = _slope_intercept(bare(predictions).probs, targets, confidence_level)
     if checks.is_concrete(line) and np.isnan(line.slope.estimate):
-        expected = "labels that no threshold of the predictions separates, for a largest likelihood"
+        expected = "labels that no threshold of the predictions separates"
         raise ValueError(f"targets: expected {expected}, got others; cox needs none")
     return line
 
@@ -503,7 +503,7 @@ def _slope_intercept(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> 
 
 
 def _in_the_large(x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The most likely b of log-odds x + b, and the information about it."""
+    """Maximum-likelihood b of log-odds x + b, and its information."""
 
     def step(x: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
         probs, complements = jax.nn.sigmoid(x + b), jax.nn.sigmoid(-x - b)

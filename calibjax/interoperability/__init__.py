@@ -1,13 +1,11 @@
-"""Other packages: predictions of theirs, and what scikit-learn's searches and pipelines take.
+"""Predictions of other packages, and estimators and scorers for scikit-learn.
 
-Predictions come from other packages by `from_sklearn`, `from_torch` and `from_numpyro`, each of
-which imports the package only when it is called. Arrays come as they are: what NumPy reads, such as
-data frames, series and tensors on CPUs, is accepted wherever JAX arrays are. The way back, for
-records of arrays with a row for each sample, is
-`pandas.DataFrame(vars(jax.device_get(record)), index=frame.index)`.
+`from_sklearn`, `from_torch` and `from_numpyro` convert predictions; each imports its package when
+it is called. Arrays need no conversion: everything that NumPy reads, such as data frames, series
+and tensors on CPUs, is accepted instead of JAX arrays. To convert a record with a row for each
+sample to a data frame, use `pandas.DataFrame(vars(jax.device_get(record)), index=frame.index)`.
 
-`RecalibratedClassifier` and `RecalibratedRegressor` need scikit-learn, which is imported when they
-are asked for:
+`RecalibratedClassifier` and `RecalibratedRegressor` need scikit-learn, which is imported with them:
 `pip install 'calibjax[sklearn]'`.
 """
 
@@ -31,7 +29,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("RecalibratedClassifier", "RecalibratedRegressor"):  # of scikit-learn's classes
+    if name in (
+        "RecalibratedClassifier",
+        "RecalibratedRegressor",
+    ):  # subclasses of scikit-learn's classes
         environment.imported("sklearn", f"{name} is an estimator of scikit-learn", "sklearn")
         return getattr(importlib.import_module("calibjax.interoperability.recalibrated"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

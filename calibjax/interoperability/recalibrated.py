@@ -1,4 +1,4 @@
-"""A classifier and a regressor of scikit-learn that recalibrate another one."""
+"""Meta-estimators for scikit-learn that recalibrate a classifier or a regressor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ from calibjax.recalibration import AffineScaling, PlattScaling, Recalibrator
 
 
 class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
-    """The parameters, data, and how weights of samples reach the estimator."""
+    """Parameters, data, and routing of sample weights."""
 
     estimator: Any
     recalibrator: Recalibrator | None
@@ -43,7 +43,7 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
         return usual("recalibration")("recalibrator", recalibrator, Seen({}))
 
     def _learn(self, predictions: Any, targets: Any, sample_weight: Any) -> None:
-        """Fits the recalibrator, and copies what is known about the inputs from the estimator."""
+        """Fit the recalibrator, and copy attributes of the inputs from the estimator."""
         weights = {} if sample_weight is None else {"weights": sample_weight}
         params = self._recalibrator().fit(predictions, targets, **weights)
         self.params_ = jax.device_get(params)  # JAX would unpickle float64 as float32
@@ -54,8 +54,8 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
     def _cross_fitted(
         self, X: Any, y: np.ndarray, sample_weight: Any, predicted: Callable[[Any, Any], Any]
     ) -> Any:
-        """What is predicted of samples that the estimator has not seen; keeps that of all."""
-        self._recalibrator()  # is refused before anything is fitted
+        """Out-of-fold predictions; keeps the estimator fitted to all samples."""
+        self._recalibrator()  # refused before fitting
         estimator = self._estimator()
         if isinstance(estimator, FrozenEstimator):
             self.estimator_ = estimator
@@ -69,7 +69,7 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
             raise ValueError(f"y: expected {expected}, got too few of {labels}")
         places = np.concatenate([test for _, test in folds])
         if not np.array_equal(np.sort(places), np.arange(len(y))):
-            raise ValueError("cv: expected folds that predict every sample once, got others")
+            raise ValueError("cv: expected folds that contain every sample once, got others")
 
         def fitted(rows: np.ndarray) -> Any:
             weights = _check_method_params(X, all_weights, rows)
@@ -84,13 +84,13 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
         return jax.tree.map(lambda *x: np.concatenate(x)[np.argsort(places)], *parts)
 
     def get_metadata_routing(self) -> routing.MetadataRouter:
-        """Who takes `sample_weight`, where metadata routing of scikit-learn is enabled."""
+        """Routing of `sample_weight`, if metadata routing of scikit-learn is enabled."""
         mapping = routing.MethodMapping().add(caller="fit", callee="fit")
         router = routing.MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self._estimator(), method_mapping=mapping)
 
     def _routed(self, sample_weight: Any) -> dict[str, Any]:
-        """Arguments of the estimator's fit; those of its last step in a pipeline."""
+        """Arguments of the estimator's fit, or of the last step of a pipeline."""
         if sample_weight is None:
             return {}
         if get_config()["enable_metadata_routing"]:
@@ -104,57 +104,51 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
 
 
 class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
-    """A classifier whose probabilities are corrected by a recalibrator of this package.
+    """Classifier with probabilities that are recalibrated by this package.
 
-    `fit` predicts every sample by a classifier that was fitted without its fold, fits the
-    recalibrator to these predictions, and the classifier to all samples: the way of scikit-learn's
-    `CalibratedClassifierCV(ensemble=False)`. A classifier that is fitted already comes as
-    `sklearn.frozen.FrozenEstimator(classifier)`; then the recalibrator alone is fitted, and X and y
-    have to be samples that the classifier has not seen.
+    `fit` fits the recalibrator to out-of-fold predictions, and the classifier to all samples, as in
+    scikit-learn's `CalibratedClassifierCV(ensemble=False)`. Pass a fitted classifier as
+    `sklearn.frozen.FrozenEstimator(classifier)`; then only the recalibrator is fitted, and X and y
+    must not be training samples of the classifier.
 
-    Two classes are recalibrated by the probability of the second, more of them together
-    (`TemperatureScaling`, `MatrixScaling`) or one against the rest
-    (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`,
-    `confidences.QuadraticScaling`).
-    `fit` takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the
-    recalibrator. The last step of a pipeline gets it, or with metadata routing every step that
-    requests it.
-    Computations are in float64, whatever the setting of JAX.
+    Two classes are recalibrated by the probability of the second, several classes jointly
+    (`TemperatureScaling`, `MatrixScaling`) or one against the rest (`HistogramBinning`,
+    `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`,
+    `confidences.QuadraticScaling`). `fit` takes `sample_weight`, [n], for the classifier, unless it
+    is frozen, and for the recalibrator. It is passed to the last step of a pipeline, or with
+    metadata routing to every step that requests it. Computations are in float64.
 
-    Scores of a classifier that has `decision_function` only have no scale. They are divided by
-    their root mean square, and are then the log-odds of the second of two classes or the logits
-    of more classes. This changes nothing for the recalibrators that learn the scale of log-odds.
+    Scores of a classifier with only `decision_function` have no scale. They are divided by their
+    root mean square, and taken as log-odds of the second of two classes, or as logits.
+    Recalibrators that fit the scale of log-odds are not affected.
 
     Attributes:
-        estimator: the classifier, which has `predict_proba` or `decision_function`; None for
+        estimator: classifier with `predict_proba` or `decision_function`; None for
             `LogisticRegression()`.
         recalibrator: a `recalibration.Recalibrator` of classes; None for
-            `PlattScaling(smooth_targets=True)`, which has a solution for all samples but those
-            whose probabilities are all equal. `TemperatureScaling()` has none where the classes
-            are perfectly separated.
+            `PlattScaling(smooth_targets=True)`, which has a solution unless all probabilities are
+            equal. `TemperatureScaling()` has none if the classes are perfectly separated.
         cv: folds, as in `sklearn.model_selection.cross_val_predict`: a number (None for 5,
             stratified), or a splitter that predicts every sample once.
-        smallest_probability: probabilities are raised to at least this, and divided by their sum,
-            before anything else is done with them; None leaves them alone. Likelihoods need it if
-            the classifier says that something is impossible, as forests and naive Bayes do: 1e-6,
-            say.
-        classes_: the labels, [m], in the order of the columns of `predict_proba`.
-        estimator_: the classifier that was fitted to all samples.
+        smallest_probability: lower bound of the probabilities before recalibration, after which
+            they are normalised; None for no bound. Use 1e-6, say, for likelihoods of classifiers
+            that predict zero probabilities, such as forests and naive Bayes.
+        classes_: labels, [m], in the order of the columns of `predict_proba`.
+        estimator_: classifier fitted to all samples.
         score_scale_: root mean square of the scores; None for a classifier with `predict_proba`.
-        params_: what the recalibrator has learned.
+        params_: params of the recalibrator.
 
     Raises:
         TypeError: by `fit` if the classifier predicts neither probabilities nor a score for each
-            class, or the recalibrator is none of classes, or needs groups or features, or one of
-            them takes no weights but there are some.
-        ValueError: by `fit` if there is one class only, all samples of a class are in one fold,
-            or the recalibrator has no solution for these samples; and for invalid data, by
-            the classifier.
+            class; if the recalibrator is not for classes, or needs groups or features; or if one of
+            them does not take the given weights.
+        ValueError: by `fit` if there is only one class, all samples of a class are in one fold, or
+            the recalibrator has no solution; and for invalid data, by the classifier.
 
-    Cost: with k folds, k + 1 fits of the classifier, and that of the recalibrator.
+    Cost: k + 1 fits of the classifier for k folds, and one of the recalibrator.
 
-    References: Platt (1999), Probabilistic outputs for support vector machines, §2.1 (predictions
-    of samples that were left out).
+    References: Platt (1999), Probabilistic outputs for support vector machines, §2.1 (out-of-fold
+    predictions).
 
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.naive_bayes import GaussianNB
@@ -176,16 +170,16 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
         cv: Any = None,
         smallest_probability: float | None = None,
     ) -> None:
-        """Keeps the parameters; `fit` looks at them."""
+        """Keep the parameters; `fit` checks them."""
         self.estimator = estimator
         self.recalibrator = recalibrator
         self.cv = cv
         self.smallest_probability = smallest_probability
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
-        """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
+        """Fit the classifier and the recalibrator to inputs and labels, [n] each."""
         method = self._method
-        self._smallest()  # is refused before anything is fitted
+        self._smallest()  # refused before fitting
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -204,7 +198,7 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
 
     @property
     def _method(self) -> str:
-        """The method of the classifier that is recalibrated."""
+        """Method of the classifier to recalibrate."""
         for name in ("predict_proba", "decision_function"):
             if hasattr(self._estimator(), name):
                 return name
@@ -213,9 +207,9 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
         raise TypeError(f"estimator: expected {expected}, got {got}")
 
     def _predictions(self, outputs: Any) -> Bernoulli | Categorical:
-        """Predictions of classes, of probabilities or scores, [n], or [n, m] of many classes.
+        """Class predictions from probabilities or scores, [n], or [n, m] for several classes.
 
-        They are in float64, and none of them is below the smallest probability.
+        They are in float64 and at least the smallest probability.
         """
         if self.score_scale_ is not None:
             scores = np.asarray(outputs, np.float64) / self.score_scale_
@@ -243,7 +237,7 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
             return np.array(values.class_probs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The labels of largest recalibrated probability, [n]."""
+        """Labels of largest recalibrated probability, [n]."""
         indices = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[indices]
 
@@ -258,36 +252,34 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
 
 
 class RecalibratedRegressor(base.RegressorMixin, _Recalibrated):
-    """A regressor whose predictive distributions are corrected by a recalibrator of this package.
+    """Regressor with predictive distributions that are recalibrated by this package.
 
-    `fit` predicts every sample by a regressor that was fitted without its fold, fits the
-    recalibrator to these predictions, and the regressor to all samples. One that is fitted already
-    comes as `sklearn.frozen.FrozenEstimator(regressor)`; then the recalibrator alone is fitted, and
-    X and y have to be samples that the regressor has not seen. `fit` takes `sample_weight`, [n], as
-    `RecalibratedClassifier` does. Computations are in float64, whatever the setting of JAX.
+    `fit` fits the recalibrator to out-of-fold predictions, and the regressor to all samples. Pass a
+    fitted regressor as `sklearn.frozen.FrozenEstimator(regressor)`; then only the recalibrator is
+    fitted, and X and y must not be training samples of the regressor. `fit` takes `sample_weight`,
+    [n], as in `RecalibratedClassifier`. Computations are in float64.
 
     Attributes:
-        estimator: the regressor; None for `BayesianRidge()`.
+        estimator: regressor; None for `BayesianRidge()`.
         recalibrator: a `recalibration.Recalibrator` of its predictions, such as
             `QuantileRecalibration()`; None for `AffineScaling()`.
         predictive: function (fitted regressor, X) → batch of distributions; None for
-            `from_sklearn`, which reads regressors whose `predict` has `return_std`, also in
-            pipelines and a `TransformedTargetRegressor`.
+            `from_sklearn`, for regressors whose `predict` has `return_std`, also in pipelines and a
+            `TransformedTargetRegressor`.
         cv: folds: a number (None for 5), or a splitter that predicts every sample once.
-        estimator_: the regressor that was fitted to all samples.
-        params_: what the recalibrator has learned.
+        estimator_: regressor fitted to all samples.
+        params_: params of the recalibrator.
 
     Raises:
-        TypeError: by `fit` if the regressor predicts no distributions, or the recalibrator is none
-            of them, or one of both takes no weights but there are some.
+        TypeError: by `fit` if the regressor does not predict distributions, the recalibrator is not
+            for them, or one of both does not take the given weights.
         ValueError: by `fit` if y has several outputs, folds leave samples without prediction, or
-            the recalibrator has no solution for these samples; and for invalid data, by the
-            regressor.
+            the recalibrator has no solution; and for invalid data, by the regressor.
 
-    Cost: with k folds, k + 1 fits of the regressor, and that of the recalibrator.
+    Cost: k + 1 fits of the regressor for k folds, and one of the recalibrator.
 
     References: Kuleshov, Fenner and Ermon (2018), Accurate uncertainties for deep learning using
-    calibrated regression, §3.2 (predictions of samples that were left out).
+    calibrated regression, §3.2 (out-of-fold predictions).
 
     >>> import numpy as np
     >>> from sklearn.gaussian_process import GaussianProcessRegressor
@@ -311,14 +303,14 @@ class RecalibratedRegressor(base.RegressorMixin, _Recalibrated):
         predictive: Callable[[Any, Any], Distribution] | None = None,
         cv: Any = None,
     ) -> None:
-        """Keeps the parameters; `fit` looks at them."""
+        """Keep the parameters; `fit` checks them."""
         self.estimator = estimator
         self.recalibrator = recalibrator
         self.predictive = predictive
         self.cv = cv
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedRegressor":
-        """Fits the regressor and the recalibrator to inputs and targets, [n] each."""
+        """Fit the regressor and the recalibrator to inputs and targets, [n] each."""
         X, y = indexable(X, y)
         y = column_or_1d(y, dtype=np.float64, warn=True)
         with jax.enable_x64(True):

@@ -1,6 +1,6 @@
 """Predictions of scikit-learn, numpyro and torch; labels and a score for scikit-learn.
 
-Each of these packages is imported only when it is asked for.
+Each package is imported when a function needs it.
 """
 
 import dataclasses
@@ -25,37 +25,35 @@ _SCALERS = "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"  # a
 
 
 def from_sklearn(model: Any, X: Any) -> Distribution:
-    """Predicted distributions of a fitted model of scikit-learn, for the inputs X.
+    """Predicted distributions of a fitted scikit-learn model for the inputs X.
 
-    - A classifier with `predict_proba` gives a `Categorical`, also of two classes: as a
-      `Bernoulli`, a probability of 1 − 10⁻⁹ would be 1 in float32, and the other label impossible.
-      Class c is `model.classes_[c]`; for labels that are not 0, 1, 2, ... themselves,
-      `interoperability.sklearn.label_indices` finds their numbers.
+    - A classifier with `predict_proba` gives a `Categorical`, even for two classes: a `Bernoulli`
+      would round 1 − 10⁻⁹ to 1 in float32. Class c is `model.classes_[c]`; use
+      `interoperability.sklearn.label_indices` for labels other than 0, 1, 2, ...
     - A regressor whose `predict` has `return_std`, such as `GaussianProcessRegressor`,
-      `BayesianRidge` and `ARDRegression`, gives a `Normal`; of several outputs a `DiagNormal`.
+      `BayesianRidge` and `ARDRegression`, gives a `Normal`, or a `DiagNormal` for several outputs.
 
-    Pipelines and searches of such models are read as well. So is a `TransformedTargetRegressor` of
-    a regressor whose predictions are normal: with a scaler of scikit-learn its predictions are
-    normal, with `inverse_func=numpy.exp` they are a `LogNormal`.
+      Pipelines and searches of such models are supported. So is a `TransformedTargetRegressor` of a
+      regressor with normal predictions: with a scaler of scikit-learn its predictions are normal,
+      with `inverse_func=numpy.exp` they are `LogNormal`.
 
     The standard deviation of a Gaussian process is that of an observation only if its kernel has a
     `WhiteKernel`; the noise `alpha` of a `GaussianProcessRegressor` is not part of it.
 
     Args:
-        model: the fitted model.
-        X: what its `predict` takes, n inputs.
+        model: fitted model.
+        X: n inputs of `model.predict`.
 
     Returns:
         A batch of n predictions.
 
     Raises:
         ImportError: if scikit-learn is not installed (`pip install 'calibjax[sklearn]'`).
-        TypeError: if the model predicts no distribution.
+        TypeError: if the model does not predict a distribution.
         ValueError: if probabilities or standard deviations are invalid, such as a standard
-            deviation of zero, or there is only one class. The model's own errors, such as that it
-            is not fitted, come as they are.
+            deviation of zero, or there is only one class. Errors of the model are passed on.
 
-    Cost: that of the model.
+    Cost: the model.
 
     >>> import numpy as np
     >>> from sklearn.linear_model import BayesianRidge, LogisticRegression
@@ -72,7 +70,7 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     if isinstance(model, base.BaseEstimator):
         if hasattr(model, "predict_proba"):
             probs = model.predict_proba(X)
-            if isinstance(probs, list):  # of several labels at once
+            if isinstance(probs, list):  # multi-label
                 got = f"{len(probs)} outputs"
                 raise TypeError(f"model: expected a classifier of one label, got {got}")
             return checks.batch(d.Categorical(probs))
@@ -82,7 +80,7 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
 
 
 def _of_numbers(model: Any, inputs: Any) -> Distribution:
-    """The predicted numbers; searches, pipelines and transformed targets hand no options on."""
+    """Predicted numbers; searches, pipelines and transformed targets do not pass options on."""
     best = getattr(model, "best_estimator_", model)
     if hasattr(best, "steps"):
         if len(best.steps) > 1:
@@ -96,7 +94,7 @@ def _of_numbers(model: Any, inputs: Any) -> Distribution:
 
 
 def _refuse(model: Any) -> NoReturn:
-    advice = "hand over predictions in a record such as distributions.Normal"
+    advice = "pass predictions in a record such as distributions.Normal"
     if hasattr(model, "decision_function"):
         advice = "interoperability.RecalibratedClassifier turns scores into probabilities"
     expected = "a classifier of scikit-learn with predict_proba, or a regressor with return_std"
@@ -104,12 +102,12 @@ def _refuse(model: Any) -> NoReturn:
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:
-    """Means and standard deviations, [n], or [n, d] of several outputs."""
+    """Normal predictions from means and standard deviations, [n], or [n, d]."""
     return checks.batch((d.Normal if loc.ndim == 1 else d.DiagNormal)(loc, scale))
 
 
 def _transformed(predictions: Distribution, model: Any) -> Distribution:
-    """Predictions of the target whose transformation by the model they predict."""
+    """Predictions of the target from predictions of the transformed target."""
     transformer = model.transformer_
     if isinstance(predictions, d.Normal):
         if getattr(transformer, "inverse_func", None) is np.exp:
@@ -122,10 +120,10 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
     raise TypeError(f"model: expected {expected}, got {transformer}")
 
 
-# Families that have the same name and parameters there.
+# Families with equal names and parameters.
 _ALIKE = (d.Bernoulli, d.Categorical, d.Dirichlet, d.Gamma, d.Laplace, d.LogNormal, d.Logistic)
 _ALIKE += (d.Normal, d.Poisson, d.StudentT, d.Uniform)
-# Name of their class: our class, and its parameters in our order: their name of it, or a number.
+# Name of their class: our class, and our parameters as their names or as numbers.
 _FAMILIES: dict[str, tuple[type, tuple[str | float, ...]]] = {
     **{x.__name__: (x, tuple(name for name, y, _ in checks.declared(x) if y)) for x in _ALIKE},
     "BernoulliProbs": (d.Bernoulli, ("probs",)),
@@ -146,16 +144,16 @@ _FAMILIES: dict[str, tuple[type, tuple[str | float, ...]]] = {
 
 
 def from_numpyro(distribution: Any) -> PyTree:
-    """Turns a batch of numpyro distributions into predictions.
+    """Convert a batch of numpyro distributions to predictions.
 
     Normal, Laplace, Logistic, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet,
     StudentT, LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→
     `DiagNormal`) and `MixtureSameFamily` of these become the records of this package, with
-    expectations in closed form where they exist. So do the same distributions under other names:
-    Exponential and Chi2 (→ `Gamma`), GammaPoisson, the other negative binomial ones and Geometric
-    (→ `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
-    LowRankMultivariateNormal (→ `MvNormal`). Expanded ones become what they are expansions of. For
-    other distributions, draws of theirs are `distributions.Ensemble`.
+    expectations in closed form where they exist. So do equivalent distributions: Exponential and
+    Chi2 (→ `Gamma`), GammaPoisson, the other negative binomial families and Geometric (→
+    `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
+    LowRankMultivariateNormal (→ `MvNormal`). Expanded distributions are converted as well. For
+    other distributions, pass draws as `distributions.Ensemble`.
 
     Args:
         distribution: a numpyro distribution with batch shape (n,).
@@ -165,7 +163,7 @@ def from_numpyro(distribution: Any) -> PyTree:
 
     Raises:
         ImportError: if numpyro is not installed (`pip install 'calibjax[numpyro]'`).
-        TypeError: if it is not a numpyro distribution, or of another family.
+        TypeError: if it is not a numpyro distribution, or the family is not supported.
         ValueError: if its batch shape is not (n,).
 
     >>> import jax.numpy as jnp, numpyro.distributions
@@ -183,22 +181,21 @@ def from_numpyro(distribution: Any) -> PyTree:
 
 
 def from_torch(value: Any) -> PyTree:
-    """Turns a tensor of torch into an array, or a batch of torch distributions into predictions.
+    """Convert a torch tensor to an array, or a batch of torch distributions to predictions.
 
-    Memory is shared through DLPack, on CPUs and GPUs: nothing is copied as long as the tensor is
-    compact (no slice with steps, nothing expanded), its memory begins at an address that XLA
-    accepts, as that of whole tensors does, and its dtype needs no conversion. float64 and int64,
-    the dtype of torch's labels, are converted, with the checks of every NumPy array, unless
-    `jax_enable_x64` is set. Gradients do not flow from one library to the other.
+    Memory is shared through DLPack, on CPUs and GPUs. Nothing is copied if the tensor is
+    contiguous, its memory is aligned for XLA (as for whole tensors), and its dtype needs no
+    conversion. float64 and int64 (torch's labels) are converted unless `jax_enable_x64` is set.
+    Gradients are not passed between the libraries.
 
-    Do not write to a tensor, as optimizers and `tensor.add_(…)` do, while its array is in use:
-    the array changes with it. `from_torch(tensor.clone())` is safe.
+    Do not write to a tensor while its array is in use, as optimizers and `tensor.add_(…)` do: the
+    array changes with it. `from_torch(tensor.clone())` is safe.
 
     Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
     LogNormal, Gamma, Uniform, NegativeBinomial, `Independent(Normal(…), 1)` (→ `DiagNormal`) and
-    `MixtureSameFamily` of these become the records of this package; a Categorical that was made of
-    logits becomes a `CategoricalLogits`, Exponential and Chi2 become a `Gamma`, Cauchy a `StudentT`
-    and LowRankMultivariateNormal a `MvNormal`.
+    `MixtureSameFamily` of these become the records of this package; a Categorical with logits
+    becomes a `CategoricalLogits`, Exponential and Chi2 become a `Gamma`, Cauchy a `StudentT` and
+    LowRankMultivariateNormal a `MvNormal`.
 
     Args:
         value: a tensor of any shape, or a `torch.distributions.Distribution` with batch shape (n,).
@@ -208,12 +205,12 @@ def from_torch(value: Any) -> PyTree:
 
     Raises:
         ImportError: if torch is not installed.
-        TypeError: if it is neither, a distribution of another family, or a tensor that is sparse or
-            on a device that JAX does not see.
+        TypeError: if it is neither, the family is not supported, or the tensor is sparse or on a
+            device that JAX cannot access.
         ValueError: if the batch shape is not (n,), or, without `jax_enable_x64`, an integer does
             not fit into 32 bits.
 
-    Cost: O(1) where nothing is copied.
+    Cost: O(1) without copies.
 
     >>> import torch  # doctest: +SKIP
     >>> from calibjax.interoperability import from_torch  # doctest: +SKIP
@@ -232,7 +229,7 @@ def from_torch(value: Any) -> PyTree:
 
 
 def _of_package(name: str, distribution: Any, package: Any, read: Callable[..., Any]) -> PyTree:
-    """Predictions of a distribution of torch or numpyro, whose parameters `read` makes arrays."""
+    """Predictions from a torch or numpyro distribution; `read` converts parameters to arrays."""
     batch = tuple(distribution.batch_shape)
     if len(batch) != 1:
         raise ValueError(f"{name}: expected batch shape (n,), got {batch}")
@@ -240,9 +237,9 @@ def _of_package(name: str, distribution: Any, package: Any, read: Callable[..., 
 
 
 def _converted(name: str, distribution: Any, package: Any, read: Callable[..., Any]) -> PyTree:
-    """The record of a distribution of any batch shape."""
+    """Record of a distribution of any batch shape."""
     batch, kind = tuple(distribution.batch_shape), type(distribution).__name__
-    has_probs = "probs" in vars(distribution)  # otherwise it was made of logits
+    has_probs = "probs" in vars(distribution)  # otherwise logits
 
     def inner(attribute: str) -> PyTree:
         return _converted(name, getattr(distribution, attribute), package, read)
@@ -271,7 +268,7 @@ def _converted(name: str, distribution: Any, package: Any, read: Callable[..., A
     if kind == "Categorical" and not has_probs:
         return d.CategoricalLogits(parameter("logits", 1))
     if kind not in _FAMILIES or getattr(package, kind, None) is not type(distribution):
-        advice = "hand over draws of others, in distributions.Ensemble"
+        advice = "pass draws of others in distributions.Ensemble"
         expected = "one of a family of calibjax.distributions"
         raise TypeError(f"{name}: expected {expected}, got {kind}; {advice}")
     record, attributes = _FAMILIES[kind]
@@ -280,21 +277,21 @@ def _converted(name: str, distribution: Any, package: Any, read: Callable[..., A
 
 
 def _full(_: str, value: Any, batch: tuple[int, ...], num_axes: int) -> jax.Array:
-    """A parameter of numpyro with all batch axes."""
+    """Parameter of numpyro with all batch axes."""
     value = jnp.asarray(value)
     return jnp.broadcast_to(value, batch + value.shape[value.ndim - num_axes :])
 
 
 def _array(name: str, tensor: Any, *_: Any) -> np.ndarray | jax.Array:
-    """The numbers of a tensor, without a copy where that is possible.
+    """Values of a tensor, without a copy if possible.
 
-    Those of 64 bits are for NumPy where JAX has none: checks look before they cut them.
+    64-bit values become NumPy arrays if JAX has no 64 bits, to be checked before conversion.
     """
     tensor = tensor.detach()
     if tensor.element_size() == 8 and not checks.has_64_bits():
         return tensor.cpu().numpy()
     try:
-        # Torch's own views, for conjugates and negatives, and what has steps, are written out.
+        # Conjugate, negative and strided views are copied.
         return jnp.from_dlpack(tensor.resolve_conj().resolve_neg().contiguous())
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         got = f"{tensor.dtype} on {tensor.device}"
@@ -302,7 +299,7 @@ def _array(name: str, tensor: Any, *_: Any) -> np.ndarray | jax.Array:
 
 
 def _vector(name: str, value: Any, seen: Seen) -> np.ndarray:
-    """An array of at least one label."""
+    """Array of at least one label."""
     checks.refuse_masked(name, value)
     array = np.asarray(value)
     if array.ndim != 1 or not array.size:
@@ -312,19 +309,19 @@ def _vector(name: str, value: Any, seen: Seen) -> np.ndarray:
 
 @checked(labels=_vector, classes=_vector)
 def label_indices(labels: Any, classes: Any) -> jax.Array:
-    """Numbers of labels: the i with classes[i] = label, which is how `Categorical` counts.
+    """Indices i of labels with classes[i] = label, the labels of `Categorical`.
 
     Args:
         labels: labels such as words or integers, [n].
-        classes: the different labels there are, [m], such as `classes_` of a fitted classifier of
-            scikit-learn, whose `predict_proba` has its columns in this order.
+        classes: different labels, [m], such as `classes_` of a fitted scikit-learn classifier, in
+            the order of the columns of `predict_proba`.
 
     Returns:
         Integers 0, ..., m − 1, [n].
 
     Raises:
-        ValueError: if an array has not one axis, a class appears twice, or a label is none of
-            the classes.
+        ValueError: if an array does not have one axis, a class appears twice, or a label is not
+            among the classes.
 
     Cost: O(n).
 
@@ -347,39 +344,39 @@ _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
 
 @record
 class SKCEScorer:
-    """Minus the squared kernel calibration error, a `scoring` of scikit-learn: greater is better.
+    """Minus the squared kernel calibration error, a `scoring` of scikit-learn (greater is better).
 
-    `SKCEScorer()(model, X, y)` is −SKCE of `from_sklearn(model, X)` and y, a number.
-    Labels of any kind are counted by their place in `model.classes_`.
+    `SKCEScorer()(model, X, y)` is −SKCE of `from_sklearn(model, X)` and y, a number. Labels are
+    identified by their index in `model.classes_`.
 
-    Models are compared by the same kernel. So its length scales are fixed, and not chosen from the
-    predictions of each model, as one would for a test.
+    All models are compared by one kernel, so its length scales are fixed instead of chosen from the
+    predictions of each model.
 
-    Report it *beside* a proper score, and select by the latter: a model that always predicts the
-    frequencies of the classes is calibrated, too. For example:
-    `GridSearchCV(model, grid, scoring={"nll": "neg_log_loss", "skce": SKCEScorer()}, refit="nll")`.
+    Report it *in addition to* a proper score, and select by the score: a model that always predicts
+    the class frequencies is also calibrated. For example: `GridSearchCV(model, grid,
+    scoring={"nll": "neg_log_loss", "skce": SKCEScorer()}, refit="nll")`.
 
-    The same with scikit-learn's `make_scorer`, for three or more classes with labels 0, 1, 2, ...:
+    With scikit-learn's `make_scorer`, for three or more classes with labels 0, 1, 2, ...:
     `make_scorer(lambda y, p: estimators.skce(kernel, Categorical(p), y),
     response_method="predict_proba", greater_is_better=False)`.
 
-    It takes `sample_weight`, [n], which the estimator then gets as `weights`.
+    It takes `sample_weight`, [n], and passes it to the estimator as `weights`.
 
     Attributes:
-        kernel: kernel on predictions and targets. The default is that of classes,
-            exp(−2 TV(p, q)) δ(y, z); regression needs one with the length scales of its targets.
+        kernel: kernel on predictions and targets. The default, exp(−2 TV(p, q)) δ(y, z), is for
+            classes; for regression choose a kernel with length scales of the targets.
         estimator: function (kernel, predictions, targets) → number, such as
             `estimators.skce_biased`.
 
     Raises:
-        ImportError: when it is called, if scikit-learn is not installed.
-        TypeError: when it is called, if the model predicts no distribution, or the estimator takes
-            no weights but there are some.
-        ValueError: when it is called, if predictions or targets are invalid, or a label is none of
-            the model's classes, as may happen in folds without that class.
-        NotImplementedError: when it is called, if the kernel does not fit the predictions.
+        ImportError: by the call, if scikit-learn is not installed.
+        TypeError: by the call, if the model does not predict a distribution, or the estimator does
+            not take the given weights.
+        ValueError: by the call, if predictions or targets are invalid, or a label is not among the
+            model's classes, as in folds without that class.
+        NotImplementedError: by the call, if the kernel does not support the predictions.
 
-    Cost: that of the model and of the estimator, by default O(n²).
+    Cost: the model and the estimator, by default O(n²).
 
     References: W19 Lemma 2 (unbiased estimator); W21 §4.
 

@@ -1,4 +1,4 @@
-"""Kernels, their algebra (sums, products, tensor products), those on labels, and matrices."""
+"""Kernels, their algebra (sums, products, tensor products), kernels on labels, and matrices."""
 
 import dataclasses
 import functools
@@ -35,13 +35,13 @@ def _product_of_intervals(one: Interval, other: Interval) -> Interval:
 
 
 def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a kernel, which refuses values that are not scalars."""
+    """Function of a kernel that refuses values that are not scalars."""
 
     @functools.wraps(call)
     def checked(self: "Kernel", x: object, y: object) -> jax.Array:
         value = call(self, x, y)
         if shape := jnp.shape(value):
-            got = f"a scalar as its value at one pair of points, got shape {shape}"
+            got = f"a scalar at one pair of points, got shape {shape}"
             raise ValueError(f"kernel {type(self).__name__}: expected {got}")
         return value
 
@@ -51,18 +51,19 @@ def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
 class Kernel:
     """A positive semi-definite function of two points.
 
-    Subclasses are records that define `__call__(x, y)` for one pair of points.
-    Hyperparameters are fields `parameter(constraint)`, from which their checks follow. Subclasses
-    may also define
+    Subclasses are records that define `__call__(x, y)` for one pair of points. Hyperparameters are
+    fields `parameter(constraint)`, which are checked by their constraints. Subclasses may also
+    define
 
-    - `check_values(name)`: other checks of the hyperparameters; it raises a `ValueError` if they
-      are invalid, and returns the kernel, with invalid traced ones replaced by NaN,
-    - `value_range()`: a lower and an upper bound of its values,
-    - `squared_diameter()`: a bound of k(x, x) + k(y, y) − 2 k(x, y), if they do not give the best,
-    - `diagonal`: an attribute, the value k(x, x) if it is the same for all x.
+    - `check_values(name)`: further checks of the hyperparameters. It raises a `ValueError` if they
+      are invalid, and returns the kernel, with NaN for invalid traced ones,
+    - `value_range()`: a lower and an upper bound of the values,
+    - `squared_diameter()`: a bound of k(x, x) + k(y, y) − 2 k(x, y), if it is better than the one
+      from `value_range`,
+    - `diagonal`: an attribute, the value k(x, x) if it is equal for all x,
     - `operator(predictions)`: the matrix of a kernel on predictions, a record of
-      `operators.kernel_matrix.Operator`, if products with it take less time than all its values;
-      or `factor(predictions)`, [n, s], if k(p_i, p_j) = ⟨F_i, F_j⟩ for its rows.
+      `operators.kernel_matrix.Operator`, if products with it are faster than all its values; or
+      `factor(predictions)`, [n, s], if k(p_i, p_j) = ⟨F_i, F_j⟩ for its rows.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # made by `record`
@@ -116,10 +117,10 @@ class Kernel:
 
 
 class Conditional(Kernel):
-    """A target kernel that depends on the predictions of its targets, as `Stein` does.
+    """Target kernel that depends on the predictions of its targets, such as `Stein`.
 
-    It has no values without them, so that it is used as target kernel of a `TensorProduct` and
-    cannot be multiplied with other target kernels (sums and multiples are fine).
+    It has no values without predictions. Use it as target kernel of a `TensorProduct`; sums and
+    multiples are supported, products with other target kernels are not.
     """
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
@@ -129,7 +130,7 @@ class Conditional(Kernel):
 
 
 def without_draws(predictions: Any) -> PyTree:
-    """The predictions that kernels on predictions see: without added draws or indices."""
+    """Predictions for kernels on predictions: without added draws or indices."""
     return checks.unnumbered(bare(predictions, MonteCarlo))
 
 
@@ -139,7 +140,7 @@ def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.A
 
 
 def _each(kernels: Any, name: str) -> tuple[Kernel, ...]:
-    """The checked kernels of a sum or a product."""
+    """Checked kernels of a sum or a product."""
     return tuple(checks.kernel_or_function(kernel, name) for kernel in kernels)
 
 
@@ -161,7 +162,7 @@ class Sum(Kernel):
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Sum of the values of the terms."""
         first, *others = (kernel(x, y) for kernel in self.terms)
-        return sum(others, 0 + first)  # from 0, which turns truth values into numbers
+        return sum(others, 0 + first)  # from 0, to turn truth values into numbers
 
     def value_range(self) -> Interval:
         """Sum of the bounds of the terms."""
@@ -226,8 +227,7 @@ class Scaled(Kernel):
 class Constant(Kernel):
     """Kernel with the same value everywhere.
 
-    As a kernel on predictions it makes no difference between them: tests then look for errors that
-    all predictions share.
+    As a kernel on predictions it makes tests sensitive to errors that all predictions share.
 
     >>> print(Constant()(0.0, 5.0))
     1.0
@@ -388,7 +388,7 @@ class LabelKernel(Kernel):
     Attributes:
         matrix: A, symmetric positive semi-definite, [m, m].
 
-    Calling it with traced labels outside 0, ..., m − 1 gives NaN, not a neighbouring entry.
+    Traced labels outside 0, ..., m − 1 give NaN.
 
     >>> import jax.numpy as jnp
     >>> print(LabelKernel(jnp.array([[1.0, 0.5], [0.5, 1.0]]))(0, 1))
@@ -414,9 +414,9 @@ class LabelKernel(Kernel):
 
 
 def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
-    """Points of a kernel: if it is, or contains, a kernel on labels, those that it has.
+    """Points of a kernel, checked for valid labels if it contains a kernel on labels.
 
-    Traced ones out of range give NaN in `LabelKernel` itself.
+    Traced labels out of range give NaN in `LabelKernel`.
     """
     is_labels = hasattr(points, "dtype") and jnp.issubdtype(points.dtype, jnp.integer)
     whole = lambda x: isinstance(x, LabelKernel | Distance)  # noqa: E731
@@ -427,16 +427,16 @@ def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
 
 
 def _points(name: str, value: Any, seen: Seen) -> PyTree:
-    """Points of a kernel, and of the kind of earlier ones."""
+    """Points of a kernel, of the kind of earlier points."""
     value = checked_labels(seen["kernel"], name, checks.points(name, value))
-    if name == "ys":  # whose numbers of components, or of draws, may differ
+    if name == "ys":  # numbers of components or of draws may differ
         num_axes = 2 if isinstance(value, Mixture | Ensemble) else 1
         checks.same_kind("ys", value, "xs", seen["xs"], num_axes=num_axes)
     return value
 
 
 def _function(name: str, value: Any, _: Seen) -> Any:
-    """A function of two points, which may be a record."""
+    """Function of two points, possibly a record."""
     checks.function("kernel record", name, value)
     return checks.record_values(value, name)
 
@@ -455,10 +455,10 @@ def gram_matrix(kernel: Callable[[T, T], jax.Array], xs: T, ys: T | None = None)
 
     Raises:
         TypeError: if the kernel is not a function of two points, or the points are not numbers.
-        ValueError: if the points have no common leading axis, are not finite, or have parameters
-            of no distribution, or if `ys` are of another kind.
+        ValueError: if the points have no common leading axis, are not finite, or have invalid
+            parameters, or if `ys` are of another kind.
 
-    Cost: n n' evaluations and n n' memory. The estimators never hold this matrix.
+    Cost: n n' evaluations and n n' memory. Estimators do not store this matrix.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.kernels import SquaredExponential, gram_matrix

@@ -30,14 +30,14 @@ from calibjax.lenses import OneVersusRest
 from calibjax.operators.tiles import order_statistics
 
 Metric = Callable[[T, T], jax.Array]
-_FEW_POINTS = 1024  # whose distances are held
+_FEW_POINTS = 1024  # distances of at most so many points are stored
 _BATCH = 4096  # pairs at once
-MANY = 2000  # predictions of which tests see all pairs
+MANY = 2000  # most predictions with tests over all pairs
 NUM_LANDMARKS = 100
-_NUM_SCALED = 1000  # of which all distances are taken
-_PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, beside infinity
+_NUM_SCALED = 1000  # most predictions with all distances for a length scale
+_PREDICTION_SCALES = (0.125, 0.5, 2.0)  # in medians of the distances, in addition to infinity
 _TARGET_SCALES = (1.0, 2.0, 8.0)  # in medians of the standard deviations
-_MARGINAL_SCALE = 0.5  # likewise, where targets are looked at without their predictions
+_MARGINAL_SCALE = 0.5  # likewise, for targets without their predictions
 
 
 def median_of_distances(
@@ -45,9 +45,8 @@ def median_of_distances(
 ) -> tuple[jax.Array, Any, tuple[int, int]]:
     """`median_heuristic` of checked points, NaN if all are equal, the number of zeros, and ranks.
 
-    The ranks are those of the median among the pairs, where rank 0 is a zero. The distances of few
-    points that are known are ordered by NumPy: the program that counts them, a tile at a time,
-    takes longer to compile.
+    The ranks are those of the median among the pairs; rank 0 is a zero. NumPy sorts the distances
+    of few concrete points, because the program that counts by tiles takes longer to compile.
     """
     n = checks.leading_size("xs", xs)
     total = n * n if include_diagonal else n * (n - 1) // 2
@@ -57,7 +56,7 @@ def median_of_distances(
     if n > _FEW_POINTS and (line := known_line(distance, xs)) is not None:
         low, high, zeros = _of_line(np.asarray(line.positions), ranks)
     elif n <= _FEW_POINTS and checks.is_outermost(distance, xs):
-        values = np.sort(_distances(distance, xs, np.triu_indices(n, 1)))  # NaN are the last ones
+        values = np.sort(_distances(distance, xs, np.triu_indices(n, 1)))  # NaN are last
         zeros = np.sum(values == 0)
         places = list(_ranks_of_positive(ranks, zeros, values.size))
         low, high = np.pad(values, 1, constant_values=(0, np.nan))[places]
@@ -68,13 +67,13 @@ def median_of_distances(
 
 
 def _ranks_of_positive(ranks: tuple[int, int], zeros: int, total: int) -> tuple[int, int]:
-    """The ranks, or those of the median of the positive distances if the values of both are 0."""
+    """The ranks, or ranks of the median of the positive distances if both values are 0."""
     half = zeros + (total - zeros + 1) // 2, zeros + (total - zeros) // 2 + 1
     return half if zeros >= ranks[1] else ranks
 
 
 def known_line(distance: Any, xs: object) -> Line | None:
-    """The line on which concrete points lie, if they do."""
+    """Line on which concrete points lie, or None."""
     is_known = isinstance(distance, Distance) and checks.is_outermost(distance, xs)
     return line_of(distance, xs) if is_known else None
 
@@ -82,12 +81,12 @@ def known_line(distance: Any, xs: object) -> Line | None:
 def _of_line(positions: np.ndarray, ranks: tuple[int, int]) -> tuple[Any, Any, int]:
     """Distances of two ranks, and the number of zeros, of ascending points on a line.
 
-    By halving an interval of distances, in O(n log n) each time.
+    By bisection over distances, in O(n log n) for each step.
     """
     x, n, dtype = positions.astype(np.float64), len(positions), positions.dtype.type
 
     def ends(distance: float) -> np.ndarray:
-        """Up to which point the pairs of each with later ones have at most this distance."""
+        """For each point, the end of the later points within this distance."""
         return np.maximum(np.searchsorted(x, x + distance, side="right"), np.arange(1, n + 1))
 
     def number(stops: np.ndarray) -> int:
@@ -106,7 +105,7 @@ def _of_line(positions: np.ndarray, ranks: tuple[int, int]) -> tuple[Any, Any, i
 
 @jax.jit
 def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Those of the pairs of points with these indices."""
+    """Distances of the pairs of points with these indices."""
 
     def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
         return distance(*(jax.tree.map(lambda leaf, i=i: leaf[i], xs) for i in pair))
@@ -122,7 +121,7 @@ def _counted(
     positive = jnp.maximum(ranks[0], 1), ranks[1]
     low, high, zeros = order_statistics(pair_distance, distance, xs, positive)
     low = jnp.where(ranks[0] == 0, 0, low)
-    # Distances from a NaN point are NaN, which the ranks of the other distances do not show.
+    # Ranks do not show NaN distances.
     is_nan = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(xs)]
     return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, low), high, zeros
 
@@ -138,32 +137,30 @@ def _metric(name: str, value: Any, _: Seen) -> Any:
 def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = False) -> jax.Array:
     """Median of the pairwise distances in a sample, a common choice of the length scale.
 
-    A test stays exact with a length scale chosen from the predictions. One chosen with the
-    targets must be chosen again in every redraw.
+    A test stays exact with a length scale chosen from the predictions. One chosen with the targets
+    must be chosen again in every redraw.
 
-    If most pairs of points are equal, such as the predictions of a decision tree, the median is
-    zero, which no kernel accepts. Then the median of the positive distances is returned, with a
-    warning. (The mean of all distances is positive, too, but vanishes with the proportion of
-    distinct points.)
+    If most pairs of points are equal, as for predictions of a decision tree, the median is zero,
+    which no kernel accepts. Then the median of the positive distances is returned, with a warning.
 
     Args:
         distance: a distance (symmetric, non-negative).
         xs: n ≥ 2 points: a batch of distributions, an array, or any pytree with leading axis n.
-        include_diagonal: take the median over all n² entries of the distance matrix, the n zeros
-            of its diagonal included, as W19's published experiments do, instead of over the
-            n (n − 1) / 2 pairs.
+        include_diagonal: whether to take the median over all n² entries of the distance matrix,
+            including its zero diagonal, as in W19's experiments, instead of over the n (n − 1) / 2
+            pairs.
 
     Returns:
-        A positive scalar. Traced points give the same value without the warning, and NaN if all
-        of them are equal.
+        A positive scalar. Traced points give no warning, and NaN if all of them are equal.
 
     Raises:
         ValueError: if there are fewer than two points, the points are not finite, all are equal,
             or there are more pairs than the integers of this JAX configuration can count.
 
     Cost: selection by counting in about 5, at most 16, passes over n²/2 distances, each about as
-    expensive as `skce` with that distance, and O(n · tile) memory. Of n ≤ 1024 points whose values
-    are known the distances are stored; on a line it takes O(n log² n) in total. Not differentiable.
+    expensive as `skce` with that distance, and O(n · tile) memory. The distances of n ≤ 1024
+    concrete points are stored; on a line the cost is O(n log² n). Gradients are zero: treat the
+    length scale as a constant.
 
     References: W19 §7 and App. J.
 
@@ -180,7 +177,7 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
     if not checks.is_concrete(value, zeros):
         return value
     if zeros == n * (n - 1) // 2:
-        raise ValueError("xs: expected points that differ, got distances of zero")
+        raise ValueError("xs: expected points that differ, got only distances of zero")
     checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
     if zeros >= ranks[1]:
         warnings.warn(
@@ -192,10 +189,10 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
 
 
 def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
-    """Kernels on targets where there are no normal scores, of several length scales, by name.
+    """Kernels on targets without normal scores, for several length scales, by name.
 
     They are exp(−‖y − z‖² / (2 ℓ²)), for Laplace distributions exp(−‖y − z‖ / ℓ), and `Stein` of
-    them where their expectations have no closed form.
+    these if expectations have no closed form.
     """
     plain, deviation = bare(predictions), _typical_deviation(predictions)
     shape = _target_shape(plain, deviation)
@@ -218,10 +215,10 @@ def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[
 
 
 def _typical_deviation(predictions: Distribution) -> jax.Array:
-    """Median of the positive standard deviations; of vectors the root of the sum of the variances.
+    """Median of the positive standard deviations; for vectors the root of the sum of variances.
 
-    Where there are none it is the mean distance of the predicted means from their median, and NaN
-    if these are equal and traced.
+    If there are none, the mean distance of the predicted means from their median; NaN if these are
+    equal and traced.
     """
     checks.method("predictions", bare(predictions), "variance")
     typical = _median_deviation(predictions)
@@ -233,13 +230,13 @@ def _typical_deviation(predictions: Distribution) -> jax.Array:
 @jax.jit
 def _median_deviation(predictions: Distribution) -> jax.Array:
     def deviation(p: Any) -> tuple[jax.Array, jax.Array]:
-        """The standard deviation, and the mean where it is zero."""
+        """The standard deviation, and the mean if it is zero."""
         variance = p.variance()
         value = jnp.sqrt(jnp.sum(variance))
         mean = jnp.where(value == 0, p.mean(), 0) if hasattr(p, "mean") else value
         if jnp.ndim(variance) or not hasattr(p, "icdf"):
             return value, mean
-        # Student's distributions of few degrees of freedom have no variance.
+        # Student's distributions with few degrees of freedom have no variance.
         quartiles = (p.icdf(jnp.asarray(0.75)) - p.icdf(jnp.asarray(0.25))) / 1.349
         return jnp.where(jnp.isfinite(value), value, quartiles), mean
 
@@ -250,7 +247,7 @@ def _median_deviation(predictions: Distribution) -> jax.Array:
 
 
 def distance_of_predictions(predictions: Distribution) -> Distance:
-    """The distance of two predictions in default kernels."""
+    """Distance of two predictions in default kernels."""
     plain = bare(predictions, Wrapper)
     if isinstance(plain, distributions.Normal | distributions.DiagNormal | Laplace):
         return distances.Wasserstein()
@@ -268,8 +265,7 @@ def prediction_kernels(
 ) -> dict[str, Kernel]:
     """Kernels on predictions, and on their features if they have any.
 
-    On a line exponential ones would be faster, but they see less (n = 64, 200 data sets): normals
-    with oscillating errors in 63 % of the cases instead of 67, too narrow ones in 88 instead of 91.
+    On a line, exponential kernels would be faster but less powerful.
     """
     distance_of = {"predictions": distance}
     if isinstance(bare(predictions, MonteCarlo), WithFeatures):
@@ -284,15 +280,15 @@ def prediction_kernels(
 
 
 def thinned(points: T, number: int = _NUM_SCALED) -> T:
-    """Every k-th point, so that there are few enough for the distances of all pairs."""
+    """Every k-th point, to limit the number of pairs."""
     step = -(-checks.leading_size("points", points) // number)
     return points if step == 1 else jax.tree.map(lambda leaf: leaf[::step], points)
 
 
 def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
-    """The kernel, or one of low rank where a test with it would be quadratic in a large number.
+    """The kernel, or one of low rank if a test would take quadratic time in many predictions.
 
-    In 999 redraws of ten classes all pairs of 2000 predictions take four seconds.
+    999 redraws of ten classes with all pairs of 2000 predictions take four seconds.
     """
     points = without_draws(predictions)
     distance, n = distance_of_exponentials(kernel), checks.leading_size("predictions", points)
@@ -302,14 +298,14 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
 
 
 def fraction(scale: float) -> str:
-    """A scale in words: 1/8 for 0.125."""
+    """A scale as a fraction: 1/8 for 0.125."""
     return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
 
 
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
     """The median heuristic, or one if all distances are zero.
 
-    Of many predictions that are not known to lie on a line it is that of every few of them.
+    Many predictions are thinned, unless they are known to lie on a line.
     """
     points = without_draws(predictions)
     if known_line(distance, points) is None:
@@ -319,23 +315,23 @@ def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array
 
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
-_MAX_CLASSES = 20  # each of which has kernels of its own
-_UNIT: Any = np.ones((1, 1), np.float32)  # no test notices the scale of a single score
+_MAX_CLASSES = 20  # most classes with kernels of their own
+_UNIT: Any = np.ones((1, 1), np.float32)  # tests do not depend on the scale of a single score
 
 
 @checked(minimum=2)
 def default_kernels(predictions: Distribution) -> dict[str, Any]:
-    """The groups of kernels that `aggregated_skce_test` combines by default, by name.
+    """Groups of kernels that `aggregated_skce_test` combines by default, by name.
 
-    They are chosen from the predictions alone. A group sees errors of one kind, and has as much
-    weight as the others, however many kernels it has:
+    They are chosen from the predictions alone. A group detects errors of one kind; all groups have
+    equal weight:
 
     | predictions | group | kernels |
     | --- | --- | --- |
     | continuous numbers | `normal scores l`, l = 1/2, 2, 8 | `NormalScore`, for each k_P |
-    | | `directions` | shift and scale: of all, in proportion to location and log scale; `Shape` |
-    | | `targets` | on targets, of all predictions together, if it has expectations |
-    | counts but `Poisson` | | the same |
+    | | `directions` | shift and scale: constant, and linear in location and log scale; `Shape` |
+    | | `targets` | on targets, with `Constant`, if it has expectations |
+    | counts except `Poisson` | | the same |
     | `DiagNormal`, `MvNormal` | `normal scores l` | the same with length scales l √d |
     | classes | `residuals` | `PearsonResidual`, with a constant kernel and one on all of p |
     | | `class-wise` | each class against the rest, with a kernel on its probability |
@@ -345,44 +341,48 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | | `log-odds` | scores of the intercept and the slope of the log-odds |
     | others | `targets l deviations`, l = 1, 2, 8 | exp(−‖y − z‖² / (2 ℓ²)), for each k_P |
 
-    k_P(p, q) = exp(−d² / (2 ℓ²)), or exp(−d / ℓ) of two classes, with ℓ of 1/8, 1/2, 2 and ∞
-    (`Constant`) medians of the distances d of two predictions; predictions with features have those
-    of the Euclidean distance of the features, too. d is the Wasserstein distance of `Normal`,
-    `DiagNormal`, `Laplace` and scalar `Ensemble`, the total variation of classes, the maximum mean
-    discrepancy of `MvNormal`, `Mixture` and vectors of `Ensemble`, and otherwise the Euclidean
-    distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
-    20 classes with the largest mean probability has kernels of its own. Directions are the scores
-    of `recalibration.AffineScaling` on normal scores, where those of numbers that are the same for
-    all predictions are left out, if the values are not traced, and of skewness and peakedness,
-    which only `Constant` kernels look at. Length scales on targets are in medians
-    of the predicted standard deviations, 1/2 in `targets`; for `Laplace` the kernel is
-    exp(−‖y − z‖ / ℓ), and where expectations have no closed form it is `Stein` of it, which needs a
-    continuous density.
+    k_P(p, q) = exp(−d² / (2 ℓ²)), or exp(−d / ℓ) for two classes. ℓ is 1/8, 1/2, 2 and ∞
+    (`Constant`) medians of the distances d of two predictions. Predictions with features also have
+    kernels on the Euclidean distance of the features.
 
-    `targets` asks for marginal calibration: do targets between two numbers occur as often as
-    predicted, whatever the prediction? A model of diabetes whose normal scores are right (p = .26
-    with all other groups) predicts too few targets between 44 and 114 (p = .006 with this one). It
-    costs little elsewhere: of normals, n = 64, at most 3 % (bimodal .78 to .75, 100 data sets).
+    | d | predictions |
+    | --- | --- |
+    | Wasserstein | `Normal`, `DiagNormal`, `Laplace`, scalar `Ensemble` |
+    | total variation | classes |
+    | maximum mean discrepancy | `MvNormal`, `Mixture`, `Ensemble` of vectors |
+    | Euclidean distance of the parameters | others |
 
-    Of more than 1000 predictions that are not probabilities of one class, the medians are those of
-    every few. Of more than 2000 such predictions, kernels on them are replaced by `Nystrom` ones
-    with 100 landmarks: a test with the whole family takes linear time, but sees less of errors that
-    are much narrower than the distances of landmarks.
+    Kernels on all classes are exp(−d / ℓ) with one median. Each of the 20 classes with the largest
+    mean probability has kernels of its own. Directions are the scores of
+    `recalibration.AffineScaling` on normal scores, and skewness and peakedness with a `Constant`
+    kernel. Location and log scale are left out if they are known to be equal for all predictions.
+
+    Length scales on targets are in medians of the predicted standard deviations, 1/2 in `targets`.
+    For `Laplace` the kernel is exp(−‖y − z‖ / ℓ). If expectations have no closed form, `Stein`
+    replaces it, which needs a continuous density.
+
+    `targets` detects errors of marginal calibration: of the frequencies of targets over all
+    predictions together.
+
+    Medians of more than 1000 predictions use a part of them, except for probabilities of one class.
+    For more than 2000 such predictions, kernels on them are replaced by `Nystrom` approximations
+    with 100 landmarks. A test with the whole family then takes linear time, but has less power
+    against errors that are narrower than the distances of landmarks.
 
     Args:
         predictions: batch of n ≥ 2 distributions.
 
     Returns:
-        Dictionary of dictionaries of kernels, or pairs (lens, kernel), which may be extended and
-        handed over as `kernels`.
+        Dictionary of dictionaries of kernels, or of pairs (lens, kernel), which may be extended and
+        passed as `kernels`.
 
     Raises:
         TypeError: if `predictions` is not a batch of distributions, or has no method `variance`.
         ValueError: if there are fewer than two, or shapes or values are wrong.
         NotImplementedError: if target kernels have no closed-form expectations, and there is no
-            continuous density, so that kernels have to be chosen by hand.
+            continuous density; choose kernels by hand.
 
-    Cost: that of the median heuristic, once for each distance and lens.
+    Cost: the median heuristic, once for each distance and lens.
 
     References: none of the four papers has it.
 
@@ -410,7 +410,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
 
 @checked(minimum=2)
 def default_kernel(predictions: Distribution) -> TensorProduct:
-    """The kernel to take if there is to be one only, chosen from the predictions alone.
+    """Default choice of a single kernel, from the predictions alone.
 
     With the distance d of `default_kernels`, and its median ℓ among the predictions, it is
 
@@ -421,10 +421,10 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     | classes | exp(−d / ℓ) | `PearsonResidual` |
     | others | exp(−d² / (2 ℓ²)) | that of `targets 1 deviations` |
 
-    In `exact_skce_test` it sees shapes and scales that are wrong for all predictions, and errors
-    that many predictions share. It is weak at what `aggregated_skce_test` with `default_kernels`
-    also looks for: small shifts, errors that change their sign between similar predictions, and a
-    frequency of one class that is wrong.
+    In `exact_skce_test` it detects shapes and scales that are wrong for all predictions, and errors
+    that many predictions share. It has less power than `aggregated_skce_test` with
+    `default_kernels` against small shifts, errors that change their sign between similar
+    predictions, and a wrong frequency of one class.
 
     Args:
         predictions: batch of n ≥ 2 distributions.
@@ -437,7 +437,7 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
         ValueError: if there are fewer than two, or shapes or values are wrong.
         NotImplementedError: see `default_kernels`.
 
-    Cost: that of the median heuristic.
+    Cost: the median heuristic.
 
     References: none of the four papers has it.
 
@@ -463,17 +463,17 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
 
 
 def _has_normal_scores(predictions: Distribution) -> bool:
-    """Whether default kernels look at normal scores.
+    """Whether default kernels use normal scores.
 
-    Of Poisson predictions they see a wrong dispersion better, 42 and 35 % instead of 38 and 32, but
-    local errors less, 58 instead of 70 (n = 64, 320 data sets).
+    For Poisson predictions they detect a wrong dispersion slightly better, but local errors worse
+    (58 instead of 70 %, n = 64, 320 data sets).
     """
     has_none = isinstance(predictions, distributions.Poisson | Ensemble)
     return not has_none and has_expectations(NormalScore(), predictions)
 
 
 def _score_size(predictions: Distribution) -> float:
-    """√d of vectors, by which distances of normal scores grow."""
+    """√d for vectors, the scale of distances of normal scores."""
     return math.sqrt(predictions.loc.shape[1]) if isinstance(predictions, VECTORS) else 1.0
 
 
@@ -491,8 +491,7 @@ def _of_numbers(predictions: Distribution, on_predictions: dict[str, Kernel]) ->
     if isinstance(plain, VECTORS):
         return groups
     groups["directions"] = _directions(plain)
-    # Of targets of all predictions together it sees more than are predicted where normal scores, to
-    # which every prediction is the same, do not.
+    # Detects wrong marginal frequencies of targets, which normal scores do not show.
     if hasattr(plain, "variance"):
         kernel = _shape(plain)(_MARGINAL_SCALE * _typical_deviation(predictions))
         if has_expectations(kernel, plain):
@@ -501,7 +500,7 @@ def _of_numbers(predictions: Distribution, on_predictions: dict[str, Kernel]) ->
 
 
 def _directions(predictions: Distribution) -> dict[str, Kernel]:
-    """Scores of shift and scale, of all predictions alike and growing with these, and of shapes."""
+    """Scores of shift and scale, constant and linear in the predictions, and of shapes."""
     along: dict[str, Kernel] = {"": Constant()}
     for of in ("location", "log scale"):
         regressor = residuals.Regressor.among(predictions, of)
@@ -518,17 +517,17 @@ def _directions(predictions: Distribution) -> dict[str, Kernel]:
 
 def _fisher(only: str | None = None) -> Fisher:
     """Score of the temperature, or of the shift or the scale of normal scores."""
-    from calibjax import recalibration  # which has kernels itself
+    from calibjax import recalibration  # imports kernels
 
     method = recalibration.AffineScaling() if only else recalibration.TemperatureScaling()
     return Fisher(method, only, _UNIT)
 
 
 def _of_binary(predictions: Distribution) -> dict[str, Any]:
-    """Kernels on Pearson residuals, and the scores of a straight line of log-odds."""
+    """Kernels on Pearson residuals, and the scores of an affine map of log-odds."""
     on_predictions = prediction_kernels(predictions, TotalVariation(), Exponential)
     intercept = TensorProduct(Constant(), White())
-    slope = TensorProduct(Constant(), _fisher())  # the score of the temperature but for its sign
+    slope = TensorProduct(Constant(), _fisher())  # the score of the temperature, up to its sign
     log_odds = {"intercept": intercept, "slope": slope}
     return {"residuals": _products(on_predictions, PearsonResidual()), "log-odds": log_odds}
 
@@ -564,7 +563,7 @@ def _scales_of_classes(probs: Any, labels: list[Any]) -> Iterable[jax.Array]:
 
 
 def likely_classes(probs: jax.Array) -> list[Any]:
-    """Classes with the largest mean probability; numbers where these are known."""
+    """Classes with the largest mean probability; Python integers if these are known."""
     if probs.shape[1] <= _MAX_CLASSES:
         return list(range(probs.shape[1]))
     likely = jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1])
@@ -572,5 +571,5 @@ def likely_classes(probs: jax.Array) -> list[Any]:
 
 
 def _exponential(predictions: Distribution) -> Exponential:
-    """With the length scale of the median heuristic."""
+    """Exponential kernel with the length scale of the median heuristic."""
     return Exponential(typical_distance(TotalVariation(), predictions), TotalVariation())

@@ -24,13 +24,13 @@ from calibjax.operators.line import Exponentials, sums_of_earlier
 
 
 def pair_distance(distance: Callable[[T, T], jax.Array], x: T, y: T) -> jax.Array:
-    """The distance of a pair, for `operators`."""
+    """Distance of a pair, for `operators`."""
     return distance(x, y)
 
 
 @record
 class Line:
-    """Points on a line: their order, and their positions in that order, [n] each."""
+    """Order of points on a line, and their positions in this order, [n] each."""
 
     order: jax.Array
     positions: jax.Array
@@ -47,31 +47,31 @@ def _polynomial_and_rate(kernel: Any) -> tuple[tuple[float, ...], float]:
 
 
 def distance_of_exponentials(kernel: Kernel) -> Distance | None:
-    """The distance of a sum of multiples of exponential and Matérn kernels and constants, or None.
+    """Distance of a sum of multiples of exponential and Matérn kernels and constants, or None.
 
-    None, too, if they have different distances, or some that have numbers, or none.
+    None also if they have no distance, different distances, or distances with parameters.
     """
     each = [term for _, term in terms(kernel)]
     if not all(type(term) in (Exponential, Matern, Constant) for term in each):
         return None
     distances = [term.distance for term in each if type(term) is not Constant]
     if len(distances) > 1 and jax.tree.leaves(distances):
-        return None  # which may be traced
+        return None  # parameters may be traced
     is_one = len(set(map(jax.tree.structure, distances))) == 1
     return distances[0] if is_one else None
 
 
 def power(kernel: Kernel, exponent: int) -> tuple[float, tuple[float, ...]]:
-    """Of the power of an exponential or Matérn kernel: its rate in units of 1 / ℓ, and q."""
+    """Rate in units of 1 / ℓ, and q, of a power of an exponential or Matérn kernel."""
     polynomial, unit = _polynomial_and_rate(kernel)
     stretched = np.array(polynomial) / exponent ** np.arange(len(polynomial))
     return exponent * unit, tuple(np.polynomial.polynomial.polypow(stretched, exponent).tolist())
 
 
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
-    """The terms of a kernel that has a distance of exponentials."""
+    """Terms of a kernel with a `distance_of_exponentials`."""
     rows = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]
-    xp: Any = np if checks.is_concrete(kernel) else jnp  # which runs no program
+    xp: Any = np if checks.is_concrete(kernel) else jnp  # runs no program
     factors, rates = (xp.stack([xp.asarray(row[i], dtype) for row in rows]) for i in range(2))
     return Exponentials(factors, rates, tuple(row[2] for row in rows))
 
@@ -86,10 +86,10 @@ def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tu
 
 
 def line_of(distance: Distance | None, points: object) -> Line | None:
-    """The points in order, if the distance is that of points on a line.
+    """Ordered points, if the distance embeds them in a line, else None.
 
-    Whether vectors lie on a line, since all but one of their components are equal, is known of
-    concrete ones only.
+    Vectors of which all components but one are equal lie on a line; this is found for concrete ones
+    only.
     """
     leaves = jax.tree.leaves(points)
     if distance is None or any(map(_is_rounded, leaves)):
@@ -98,7 +98,7 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     if x is None:
         return None
     is_known = checks.is_outermost(distance, points)
-    xp: ModuleType = np if is_known and on_cpu() else jnp  # which takes less time than JAX
+    xp: ModuleType = np if is_known and on_cpu() else jnp  # faster than JAX
     x = xp.asarray(x)
     if is_known and x.shape[1] > 1:
         x = x[:, np.any(np.asarray(x != x[0]), 0)]
@@ -109,7 +109,7 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
 
 
 def _is_rounded(values: Any) -> bool:
-    """Whether integers may be none in the precision of their positions."""
+    """Whether rounding may change integers in the precision of their positions."""
     if not jnp.issubdtype(jnp.result_type(values), jnp.integer) or not jnp.size(values):
         return False
     largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
@@ -143,10 +143,10 @@ def smoothed_means(
 
     Returns:
         The means [P, n, c], and the sums of the weights divided by the largest weight, [P, n], both
-        zero where there is no sample; [P, G, n, c] and [P, G, n] for G length scales.
+        zero without samples; [P, G, n, c] and [P, G, n] for G length scales.
 
-    Cost: that of `operators.kernel_means` for P G kernels. Distances are computed once for kernels
-    of a distance (`SquaredExponential`, `Exponential`, …), otherwise G times.
+    Cost: `operators.kernel_means` for P G kernels. Distances are computed once for kernels with a
+    distance (`SquaredExponential`, `Exponential`, …), otherwise G times.
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents = jnp.asarray(powers, dtype)
@@ -173,12 +173,12 @@ def smoothed_means(
 
 @record
 class Row:
-    """Samples in the order of their groups, and of their places on a line within each of them.
+    """Samples in the order of their groups, and on a line within each group.
 
     Attributes:
         order: [n].
-        groups: in this order, [n].
-        positions: on the line, in this order, [n].
+        groups: groups in this order, [n].
+        positions: positions on the line in this order, [n].
     """
 
     order: jax.Array
@@ -187,7 +187,7 @@ class Row:
 
 
 def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
-    """The samples in a row, if they are known and means over them take linear time."""
+    """Ordered samples if they are concrete and means over them take linear time, else None."""
     if not isinstance(kernel, Stationary):
         return None
     if not checks.is_concrete(kernel.distance, samples, groups):
@@ -205,7 +205,7 @@ def means_in_row(
 ) -> tuple[jax.Array, jax.Array]:
     """`smoothed_means` at the samples themselves, in O(n P G c) time and memory.
 
-    With `Matern(nu=2.5)` a million samples take about three times as long as with `Exponential`.
+    `Matern(nu=2.5)` takes about three times as long as `Exponential`.
     """
     dtype = jnp.result_type(row.positions, values)
     scales = _scales(kernel, dtype)
@@ -226,7 +226,7 @@ def means_in_row(
 def _scales(kernel: Stationary, dtype: DTypeLike) -> jax.Array:
     """Length scales, [G], or [1] for a single one.
 
-    Narrower kernels, whose exponents would overflow, still select the nearest sample.
+    Too narrow kernels, whose exponents would overflow, still select the nearest sample.
     """
     scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
     return jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
@@ -248,9 +248,9 @@ def _log_kernel(power_and_kernel: tuple[jax.Array, Stationary], distance: jax.Ar
 
 
 def _surprisal(kernel: Kernel, x: T, y: T) -> jax.Array:
-    """−log k(x, y), infinite where the kernel is zero."""
+    """−log k(x, y), infinite if the kernel is zero."""
     value = jnp.asarray(kernel(x, y))
-    is_zero = value == 0  # where the logarithm has no finite derivative
+    is_zero = value == 0  # the logarithm has no finite derivative
     return jnp.where(is_zero, jnp.inf, -jnp.log(jnp.where(is_zero, 1, value)))
 
 

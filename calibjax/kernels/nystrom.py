@@ -1,7 +1,5 @@
 """Nyström approximation of kernels on predictions, by pivoted Cholesky decomposition.
 
-Pivoted Cholesky decomposition of kernel matrices, and choice of its rank.
-
 Kernels that are smooth on the scale of the predictions have matrices whose eigenvalues decay
 geometrically. A few columns of such a matrix then determine it up to rounding.
 """
@@ -27,19 +25,18 @@ KernelFunction = Callable[[T, T], jax.Array]
 
 # Entries of kernel matrices have rounding errors: smaller errors are meaningless.
 TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
-_PROBED_RANKS = (32, 128, 512, 2048)  # sizes that are tried one after the other
-_BLOCK = 64  # features that are subtracted at once; those not yet computed are not read
+_PROBED_RANKS = (32, 128, 512, 2048)  # sizes to try in turn
+_BLOCK = 64  # features that are subtracted at once; blocks not yet computed are not read
 _STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
 
 
 class PivotedCholesky(NamedTuple):
-    """The approximation K ≈ F Fᵀ of a kernel matrix, exact in the rows and columns of the pivots.
+    """Approximation K ≈ F Fᵀ of a kernel matrix, exact in the rows and columns of the pivots.
 
     Attributes:
-        features: F, [n, R]; columns that were not needed are zero. Its rows at the pivots are
-            lower triangular.
+        features: F, [n, R]; unused columns are zero. Its rows at the pivots are lower triangular.
         pivots: indices of the chosen points, [R].
-        rank: number of pivots that were needed, at most R.
+        rank: number of pivots used, at most R.
         residual: largest error of an entry, attained on the diagonal, relative to the largest
             entry of K.
     """
@@ -63,8 +60,8 @@ def decompose(
 ) -> PivotedCholesky:
     """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
 
-    It repeatedly adds the point that the pivots approximate worst, until no entry of K has an error
-    above `tolerance` times the largest entry, or there are `size` pivots.
+    It repeatedly adds the point with the largest error, until no entry of K has an error above
+    `tolerance` times the largest entry, or there are `size` pivots.
 
     Cost: n kernel values and n · size operations for each pivot, O(n · size) memory.
 
@@ -105,8 +102,7 @@ def decompose(
 def factor_at_pivots(approximation: PivotedCholesky) -> jax.Array:
     """Cholesky factor L of the kernel matrix of the pivots, [R, R].
 
-    Features of any point p are L⁻¹ k(pivots, p). Rows of pivots that were not needed are those of
-    the identity.
+    Features of any point p are L⁻¹ k(pivots, p). Rows of unused pivots are those of the identity.
     """
     is_used = jnp.arange(len(approximation.pivots)) < approximation.rank
     identity = jnp.eye(len(approximation.pivots), dtype=approximation.features.dtype)
@@ -120,17 +116,16 @@ def numerical_rank(
     approximation = sufficient(kernel, points, tolerance, limit)
     if approximation is None:
         return None
-    # Slightly more, for parts of the data, or other data of the same kind.
+    # Slightly more, for subsets of the data and similar data.
     return _STEP * -(-int(1.05 * int(approximation.rank) + 1) // _STEP)
 
 
 def sufficient(
     kernel: KernelFunction[T], points: T, tolerance: jax.Array | float, limit: int
 ) -> PivotedCholesky | None:
-    """A decomposition with all errors below a tolerance; None if it has more than `limit` pivots.
+    """Decomposition with all errors below a tolerance; None if it has more than `limit` pivots.
 
-    The search ends early if the limit would be exceeded even if errors kept decreasing as fast as
-    they did last, which they hardly ever do.
+    The search ends early if extrapolating the last decrease of the errors exceeds the limit.
     """
     before, error = 0, 1.0
     for size in _PROBED_RANKS:
@@ -153,25 +148,25 @@ _ROUNDING = 10  # in units of the last place, times the number of landmarks
 
 @record
 class Nystrom(Kernel):
-    """A kernel on predictions by its values at r landmarks.
+    """Approximation of a kernel on predictions by its values at r landmarks.
 
         k̃(p, q) = ⟨φ(p), φ(q)⟩,   φ(p) = L⁻¹ (k(l_1, p), ..., k(l_r, p)),   L Lᵀ = (k(l_a, l_b))_ab,
 
-    which is k where p or q is a landmark. It is positive semi-definite, so that tests with it are
-    exact and estimates are unbiased, for the SKCE of *this* kernel. Together with a target kernel
-    that has features, `skce`, `skce_biased` and `exact_skce_test` take linear instead of quadratic
-    time. A kernel that is smooth on the scale of the predictions loses nothing by it; of others,
-    errors between landmarks are lost.
+    which equals k if p or q is a landmark. It is positive semi-definite: tests with it are exact
+    and estimates are unbiased, for the SKCE of *this* kernel. Together with a target kernel that
+    has features, `skce`, `skce_biased` and `exact_skce_test` take linear instead of quadratic time.
+    Kernels that are smooth on the scale of the predictions lose nothing; others lose errors between
+    landmarks.
 
     Attributes:
         kernel: k, positive semi-definite.
         landmarks: batch of r predictions. They must not be chosen with the targets.
-        whitening: L⁻¹, [r, r]; None, as a rule: it is computed where the kernel is used.
+        whitening: L⁻¹, [r, r]; None by default: it is computed when the kernel is used.
 
     `Nystrom.from_predictions(kernel, predictions, num_landmarks)` chooses the landmarks.
 
-    Cost: r values of k and r² multiplications for the features of a prediction. Without features
-    of the target kernel, as in traced programs, that for each pair.
+    Cost: r values of k and r² multiplications for the features of a prediction. The same for each
+    pair if the target kernel has no features, as in traced programs.
 
     References: Williams and Seeger (2001), Using the Nyström method to speed up kernel machines.
 
@@ -201,11 +196,11 @@ class Nystrom(Kernel):
         *,
         key: jax.Array | None = None,
     ) -> "Nystrom":
-        """The kernel with landmarks chosen from n predictions.
+        """Kernel with landmarks chosen from n predictions, by pivoted Cholesky decomposition.
 
-        By pivoted Cholesky decomposition: each next landmark is the prediction that the earlier
-        ones determine worst. With a key the landmarks are random instead, which takes no time, but
-        more landmarks for the same accuracy.
+        Each landmark is the prediction with the largest error of the earlier ones. With a key the
+        landmarks are random instead: this takes no time, but needs more landmarks for the same
+        accuracy.
 
         Args:
             kernel: k, positive semi-definite.
@@ -263,12 +258,12 @@ class Nystrom(Kernel):
         return matmul(first, second)
 
     def value_range(self) -> Interval:
-        """By the inequality of Cauchy and Schwarz, since k̃(p, p) ≤ k(p, p)."""
+        """Bounds from the Cauchy–Schwarz inequality, as k̃(p, p) ≤ k(p, p)."""
         _, upper = self.kernel.value_range()
         return -upper, upper
 
     def check_values(self, name: str) -> "Nystrom":
-        """Checks the kernel and the landmarks, and computes the whitening."""
+        """Check the kernel and the landmarks, and compute the whitening."""
         kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
         landmarks = checks.points(f"{name}.landmarks", self.landmarks)
         if self.whitening is not None:
@@ -283,7 +278,7 @@ class Nystrom(Kernel):
 def _inverse_root(matrix: jax.Array) -> jax.Array:
     """L⁻¹ for the Cholesky factor L of a kernel matrix, [r, r]."""
     identity = jnp.eye(len(matrix), dtype=matrix.dtype)
-    # Without it rounding errors could make the matrix of close landmarks indefinite.
+    # Otherwise rounding errors could make the matrix of close landmarks indefinite.
     rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
     root = arithmetic.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
     return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)

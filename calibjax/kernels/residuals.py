@@ -41,47 +41,45 @@ _RULE = *_LEGENDRE, _STARTS, _PANELS, np.log(_MASSES[:, 0]), _DENSITIES / _MASSE
 class NormalScore(Conditional):
     """Kernel on normal scores, for continuous distributions and counts with `cdf`, and ensembles.
 
-    Targets are compared by where they lie in their own predicted distribution,
+    Targets are compared by their normal scores under their own prediction,
 
         k((p, y), (q, z)) = kernel(s_p(y), s_q(z)),   s_p(y) = Φ⁻¹(F_p(y)),
 
-    with the standard normal distribution function Φ; of vectors s_p(y) = L⁻¹ (y − μ) for a
-    `DiagNormal` or `MvNormal` with mean μ and covariance matrix L Lᵀ. Under calibration all scores
-    are standard normal, whatever the predictions, so that expectations are those of the inner
-    kernel under this distribution: for exp(−(s − t)² / (2 ℓ²)) they are
-    m(s) = ℓ (ℓ² + 1)^(−1/2) exp(−s² / (2 (ℓ² + 1))) and M = ℓ (ℓ² + 2)^(−1/2), and products of
-    these for vectors.
+    with the standard normal distribution function Φ. For a `DiagNormal` or `MvNormal` with mean μ
+    and covariance matrix L Lᵀ, s_p(y) = L⁻¹ (y − μ). Under calibration all scores are standard
+    normal, so expectations are those of the inner kernel under this distribution. For exp(−(s − t)²
+    / (2 ℓ²)) they are m(s) = ℓ (ℓ² + 1)^(−1/2) exp(−s² / (2 (ℓ² + 1))) and M = ℓ (ℓ² + 2)^(−1/2);
+    for vectors, products of these.
 
-    Length scales have no unit: errors of the same size, in standard deviations, count equally for
-    wide and for narrow predictions, and shapes that are wrong in all of them add up. It detects
-    shapes with ℓ = 1/2, and with ℓ = 8, where it is nearly linear, shifts.
+    Length scales have no unit: errors of equal size in standard deviations have equal weight for
+    wide and narrow predictions. It detects shapes with ℓ = 1/2, and shifts with ℓ = 8, for which it
+    is nearly linear.
 
     Scores beyond ±8.2, which have a probability of 2·10⁻¹⁶, count as ±8.2. For continuous
     distributions whose F rounds to 0 or 1, the score is Φ⁻¹ of the last digit: ±5.2 in float32. In
-    this precision features are accurate for two scores that differ by at most 10.4; some outliers
-    on opposite sides that are further apart are as similar as if they were closer.
+    float32 features are accurate for two scores that differ by at most 10.4; for outliers further
+    apart the kernel value may be too large.
 
-    *Counts.* All scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. One that is
-    drawn from the normal distribution restricted to this interval, ν_y, is standard normal under
-    calibration. Instead of drawing it, which would need a key and add noise, the kernel is the mean
-    over all of them, ∫∫ k(s, t) dν_y(s) dν_z(t), by a composite Gauss-Legendre rule: panels of
-    length 1/2 with 7 nodes each, which are the same for all counts, and one with as many at either
-    end. Its error is below 1e-7 in float64 for squared-exponential kernels with ℓ ≥ 1/8, and 1e-3
-    for ℓ = 1/16. `Poisson` and `NegativeBinomial` predictions have accurate probabilities in both
-    tails; for others, whose F rounds to 1, intervals end at 5.2 in float32.
+    *Counts.* Scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. A draw from the
+    normal distribution restricted to this interval, ν_y, is standard normal under calibration. The
+    kernel is the mean over these draws, ∫∫ k(s, t) dν_y(s) dν_z(t), without randomness. It is
+    computed by a composite Gauss–Legendre rule with common panels of length 1/2 and one at either
+    end, with 7 nodes each. Its error is below 1e-7 in float64 for squared-exponential kernels with
+    ℓ ≥ 1/8, and 1e-3 for ℓ = 1/16. `Poisson` and `NegativeBinomial` have accurate probabilities in
+    both tails; for other counts, intervals end at 5.2 in float32.
 
-    *Ensembles* (`Ensemble` of numbers). The score is that of the rank of the target among the m
-    members, Φ⁻¹((r + ½) / m) with r members below and a possible equal one; ties have the mean
-    rank. Expectations are means over the members. In `ensemble_skce_test`, whose predictions are
-    the pools of m + 1 values, ranks are those among all of them, which is exact.
+    *Ensembles* (`Ensemble` of numbers). The score is Φ⁻¹ of the relative rank of the target among
+    the m members, Φ⁻¹((r + ½) / m) with r members below and a possible equal one; ties have the
+    mean rank. Expectations are means over the members. In `ensemble_skce_test` ranks are those
+    among all m + 1 values of the pools, which is exact.
 
     Attributes:
         kernel: kernel on scores with expectations under normal distributions.
 
-    Cost: one evaluation of F for each target, m comparisons for ensembles; for counts two of F, 14²
-    evaluations of the inner kernel for each pair, and 14 features for each target; features (see
-    `exact_skce_test`) where the inner kernel has features for scalar normal predictions, and the
-    length scale is not traced.
+    Cost: one evaluation of F for each target, or m comparisons for ensembles. For counts, two
+    evaluations of F, 14² evaluations of the inner kernel for each pair, and 14 features for each
+    target. There are features (see `exact_skce_test`) if the inner kernel has features for scalar
+    normal predictions, and the length scale is not traced.
 
     References: none of the four papers has it; scores are those of Rosenblatt (1952), Remarks on a
     multivariate transformation, and Dawid (1984), Statistical theory: the prequential approach.
@@ -102,7 +100,7 @@ class NormalScore(Conditional):
 
     @property
     def diagonal(self) -> jax.Array | float | None:
-        """That of the inner kernel."""
+        """Diagonal of the inner kernel."""
         return self.kernel.diagonal
 
     def value_range(self) -> Interval:
@@ -110,12 +108,12 @@ class NormalScore(Conditional):
         return self.kernel.value_range()
 
     def expected_norm(self, p: Distribution) -> jax.Array | float:
-        """That of the inner kernel under the distribution of the scores."""
+        """Expected norm of the inner kernel under the distribution of the scores."""
         return diagonal_expectation(self.kernel, standard_normal(p))
 
 
 def normal_score(p: Any, y: ArrayLike) -> jax.Array:
-    """Φ⁻¹(F_p(y)), or L⁻¹ (y − loc) of vectors [d], where it is finite."""
+    """Φ⁻¹(F_p(y)), or L⁻¹ (y − loc) for vectors [d], made finite."""
     if isinstance(p, Normal | DiagNormal):
         score = ratio(y - p.loc, p.scale)
     elif isinstance(p, MvNormal):
@@ -131,12 +129,12 @@ def _score_of_level(level: jax.Array) -> jax.Array:
 
 
 class Scores(NamedTuple):
-    """Scores that a target stands for, and their weights.
+    """Scores of a target, and their weights.
 
     Attributes:
-        points: [k], or [1, d] of vectors; of panels, which are the same for all targets, [k, j].
-        weights: [k].
-        shares: of the points of a panel in its mass, [k, j].
+        points: scores, [k], or [1, d] for vectors; for panels, which all targets share, [k, j].
+        weights: weights of scores or panels, [k].
+        shares: shares of the points of a panel in its mass, [k, j].
     """
 
     points: jax.Array
@@ -162,9 +160,9 @@ def total(parts: tuple[Scores, ...], function: Callable[[jax.Array], PyTree]) ->
 
 
 def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
-    """The score of a target, or those within its atom; of ensembles minus those of the members.
+    """Scores of a target, or within its atom; for ensembles minus the scores of the members.
 
-    Their sum has the mean zero under the members; kernels are centered under N(0, 1) anyway.
+    Their sum has mean zero under the members; kernels are centered under N(0, 1) anyway.
     """
     if is_of_counts(p):
         return _of_atom(p, y)
@@ -180,7 +178,7 @@ def is_of_counts(p: object) -> bool:
 
 
 def _tails(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Probabilities of targets up to y and of those above."""
+    """Probabilities of targets up to y and above y."""
     below = p.cdf(y)
     return below, jnp.maximum(1 - below, jnp.finfo(below.dtype).eps)
 
@@ -188,7 +186,7 @@ def _tails(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _of_atom(p: Any, y: ArrayLike) -> tuple[Scores, Scores]:
     """Quadrature rules for the normal distribution between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)).
 
-    The first is for the two ends up to the next panels, the second for all panels between them.
+    The first covers both ends up to the next panels, the second all panels between them.
     """
     counts = jnp.asarray(y) - jnp.arange(2)[::-1]
     below, above = p._tails(counts) if hasattr(p, "_tails") else _tails(p, counts)
@@ -200,7 +198,7 @@ def _of_atom(p: Any, y: ArrayLike) -> tuple[Scores, Scores]:
     last = jnp.maximum(jnp.floor(high / _WIDTH) * _WIDTH, first)
     nodes, weights, starts, panels, masses, shares = (jnp.asarray(x, low.dtype) for x in _RULE)
     start, end = jnp.stack([low, last])[:, None], jnp.stack([first, high])[:, None]
-    half = (end - start) / 2 + limits.eps**2  # of intervals of length zero: anything
+    half = (end - start) / 2 + limits.eps**2  # positive for intervals of length zero
     points = ((start + end) / 2 + half * nodes).ravel()
     # Relative to the largest density, which may be tiny.
     nearest = jnp.clip(jnp.zeros_like(low), low, high)
@@ -212,7 +210,7 @@ def _of_atom(p: Any, y: ArrayLike) -> tuple[Scores, Scores]:
 
 
 def score_of_rank(p: Ensemble, y: ArrayLike) -> jax.Array:
-    """Φ⁻¹(Σ_j w_j (1(z_j < y) + ½ 1(z_j = y))), not beyond that of an extreme member."""
+    """Φ⁻¹(Σ_j w_j (1(z_j < y) + ½ 1(z_j = y))), bounded by the scores of extreme members."""
     order = jnp.argsort(p.values)
     upto = jnp.append(0, jnp.cumsum(p.probs[order]))
     below, through = (jnp.searchsorted(p.values[order], y, side=side) for side in ("left", "right"))
@@ -221,7 +219,7 @@ def score_of_rank(p: Ensemble, y: ArrayLike) -> jax.Array:
 
 
 def standard_normal(p: Any) -> Normal | DiagNormal:
-    """The distribution of the scores of one prediction."""
+    """Distribution of the scores of one prediction."""
     if isinstance(p, VECTORS):
         zeros = jnp.zeros_like(p.loc)
         return DiagNormal(zeros, jnp.ones_like(zeros))
@@ -235,21 +233,21 @@ def standard_normal(p: Any) -> Normal | DiagNormal:
     return Normal(zero, jnp.ones_like(zero))
 
 
-_LEAST = 1e6  # of probabilities that scores see, in units of the smallest normal number
+_LEAST = 1e6  # least probability for scores, in units of the smallest normal number
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(8)  # exact for polynomials of degree 15
 _Shape = Literal["skewness", "peakedness"]
 SHAPES = get_args(_Shape)
 _SKEWNESS = 1.3545308064813153, 0.7138394440448623  # a and b of `Shape`, by quadrature
-_DRAWS = 128  # that the information is estimated with where there are neither classes nor quantiles
+_DRAWS = 128  # draws for the information without classes or quantiles
 
 
 class Residual(Conditional):
-    """A target kernel k((p, y), (q, z)) = ⟨r(p, y), r(q, z)⟩ with E_{Y~p} r(p, Y) = 0.
+    """Target kernel k((p, y), (q, z)) = ⟨r(p, y), r(q, z)⟩ with E_{Y~p} r(p, Y) = 0.
 
     Subclasses are records with a method `residual(p, y)`, an array [r] for one prediction and one
-    target, and a method `expected_norm(p)`, E ‖r(p, Y)‖², which `estimators.skce_dispersion` and
-    composite tests need. Expectations vanish, and r is a feature: exact tests evaluate redraws by
-    matrix products.
+    target. A method `expected_norm(p)`, E ‖r(p, Y)‖², is for `estimators.skce_dispersion` and
+    composite tests. Expectations vanish, and r is a feature: exact tests evaluate redraws by matrix
+    products.
     """
 
     def residual(self, p: Distribution, y: ArrayLike) -> jax.Array:
@@ -263,13 +261,12 @@ class PearsonResidual(Residual):
 
         k((p, y), (q, z)) = Σ_c r_c(p, y) r_c(q, z),   r(p, y) = (e_y − p) / √(p + offset).
 
-    In `White`, ⟨e_y − p, e_z − q⟩, classes that are predicted with a small probability hardly
-    count. Divided by their standard deviation they count like the others, so that labels that
-    came although they were predicted to be unlikely are found: label noise, and overconfident
-    models of many classes.
+    In `White`, ⟨e_y − p, e_z − q⟩, classes with a small probability hardly matter. Division by
+    their standard deviation gives all classes similar weight. So it detects unlikely labels, as
+    from label noise or overconfident models of many classes.
 
     Attributes:
-        offset: bound of the weights of unlikely classes, positive. In units of a probability.
+        offset: positive probability that bounds the weights of unlikely classes.
 
     Cost: O(m) for a pair of samples.
 
@@ -308,7 +305,7 @@ class PearsonResidual(Residual):
 
 
 def _with_identity(value: Any, name: str) -> Any:
-    """A recalibration whose params there are that change nothing."""
+    """A recalibration with an identity."""
     if not all(callable(getattr(value, method, None)) for method in ("identity", "apply")):
         expected = "a recalibration with methods identity and apply"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(value)}")
@@ -321,27 +318,29 @@ class Fisher(Residual):
 
         k((p, y), (q, z)) = s(p, y)ᵀ I⁻¹ s(q, z),   s(p, y) = ∂_θ log (T_θ p)(y)  at  θ = θ₀,
 
-    where T_θ is the recalibration with parameters θ, and θ₀ those that change nothing. With
-    `Constant` as the kernel on predictions, n times the biased SKCE is Rao's statistic
-    Sᵀ (n I)⁻¹ S with S = Σ_i s(p_i, y_i): `exact_skce_test` is then the score test of θ = θ₀, the
-    locally most powerful one against models that T_θ repairs, ranked among exact redraws. Another
-    kernel on predictions looks for errors of this kind that change with the prediction.
+    where T_θ is the recalibration with parameters θ, and θ₀ its identity. With `Constant` as the
+    kernel on predictions, n times the biased SKCE is Rao's statistic Sᵀ (n I)⁻¹ S with S = Σ_i
+    s(p_i, y_i). Then `exact_skce_test` is an exact score test of θ = θ₀, locally most powerful
+    against errors that T_θ corrects. Other kernels on predictions detect errors of this kind that
+    vary with the prediction.
 
-    `Fisher(TemperatureScaling())` asks whether classes, or any predictions with a density, are
-    overconfident or underconfident; `Fisher(PlattScaling())` of `Bernoulli` predictions for the
-    intercept and the slope of their log-odds; `Fisher(AffineScaling())` for the shift and the scale
-    of numbers and normal vectors, `NormalScore(Fisher(AffineScaling()))` for those of their scores.
+    | kernel | predictions | errors |
+    | --- | --- | --- |
+    | `Fisher(TemperatureScaling())` | classes, densities | over- and underconfidence |
+    | `Fisher(PlattScaling())` | `Bernoulli` | intercept and slope of the log-odds |
+    | `Fisher(AffineScaling())` | numbers, normal vectors | shift and scale |
+    | `NormalScore(Fisher(AffineScaling()))` | the same | shift and scale of normal scores |
 
     Attributes:
         recalibration: a record with `apply(params, predictions)`, whose result has `log_prob` (or
-            consists of confidences), and `identity(predictions)`, the params that change nothing.
+            consists of confidences), and `identity(predictions)`, the params of the identity.
         only: name of one of several params, such as "slope"; None for all.
-        information: I, [k, k]; None, as a rule: estimators and tests fill in the mean information
-            E s sᵀ of their predictions. Without it the kernel is ⟨s, s⟩. It is exact for classes;
-            for scalars with quantiles by 8 nodes of a Gauss-Hermite rule, otherwise from 128 fixed
-            draws each. It scales a single score only, which no test notices.
+        information: I, [k, k]; None by default: estimators and tests use the mean information E s
+            sᵀ of their predictions. Without it the kernel is ⟨s, s⟩. It is exact for classes, from
+            8 Gauss–Hermite nodes for scalars with quantiles, and otherwise from 128 fixed draws for
+            each prediction. For a single score it is a factor, on which tests do not depend.
 
-    Cost: forward derivatives of the recalibration for each prediction, by k params.
+    Cost: forward derivatives of the recalibration by k params for each prediction.
 
     References: Rao (1948), Large sample tests of statistical hypotheses; Jaakkola and Haussler
     (1998), Exploiting generative models in discriminative classifiers. None of the four papers.
@@ -363,7 +362,7 @@ class Fisher(Residual):
     information: jax.Array | None = None
 
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
-        """Score of one target, [k], standardised if the information is known."""
+        """Score of one target, [k], standardised if there is an information."""
         score = self.score(p, y)
         if self.information is None:
             return score
@@ -374,7 +373,7 @@ class Fisher(Residual):
         return arithmetic.solve_lower(root, score)
 
     def score(self, p: Any, y: ArrayLike) -> jax.Array:
-        """∂_θ log (T_θ p)(y) at the params that change nothing, [k]."""
+        """∂_θ log (T_θ p)(y) at the identity, [k]."""
         if not hasattr(p, "log_prob"):
             got = f"{type(p).__name__} predictions; expected ones with a log_prob"
             raise NotImplementedError(f"no scores under {got}")
@@ -404,18 +403,17 @@ class Fisher(Residual):
 
 @record
 class Shape(Residual):
-    """Kernel of how far a shape is from that of normal scores: the product of one number each.
+    """Rank-one kernel for skewness or kurtosis of normal scores.
 
         k(s, t) = r(s) r(t),   skewness: r(s) = (s³ (1 + s²)^(−1/2) − a s) / b,
                                peakedness: r(s) = 3 P₄(2 Φ(s) − 1),
 
     with the distribution function Φ of the standard normal distribution and the Legendre polynomial
-    P₄(x) = (35 x⁴ − 30 x² + 3) / 8. Both have mean zero and variance one under it. The first is the
-    score of the skewness of sinh-arcsinh distributions, without its part along a shift:
-    a = E s⁴ (1 + s²)^(−1/2) makes it uncorrelated with s. The second is the fourth component of
-    Neyman's smooth test; it is negative for targets in two humps. As inner kernel of `NormalScore`,
-    with `Constant` on predictions, they ask whether *all* predictions have the wrong shape, as
-    `NormalScore(Fisher(AffineScaling()))` asks for shift and scale.
+    P₄(x) = (35 x⁴ − 30 x² + 3) / 8. Both have mean zero and variance one under N(0, 1). The first
+    is the score of the skewness of sinh-arcsinh distributions, made uncorrelated with s by a = E s⁴
+    (1 + s²)^(−1/2). The second is the fourth component of Neyman's smooth test; it is negative for
+    bimodal targets. As inner kernels of `NormalScore`, with `Constant` on predictions, they detect
+    a shape that is wrong for *all* predictions.
 
     Attributes:
         of: "skewness" or "peakedness".
@@ -440,7 +438,7 @@ class Shape(Residual):
     of: _Shape = dataclasses.field(default="skewness", metadata={"static": True})
 
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
-        """The number r of the standardised target, [1]."""
+        """Value r at the standardised target, [1]."""
         if not isinstance(p, Normal):
             raise NotImplementedError(f"no shape of {type(p).__name__} predictions")
         score = (y - p.loc) / p.scale
@@ -457,7 +455,7 @@ class Shape(Residual):
 
 
 def _with_finite_logs(p: Any) -> Any:
-    """Class predictions without probabilities of zero, whose logarithms have no slope."""
+    """Class predictions without zero probabilities, whose logarithms have no slope."""
     if not hasattr(p, "class_probs") or isinstance(p, distributions.CategoricalLogits):
         return p
     info = jnp.finfo(jnp.result_type(p.class_probs))
@@ -478,7 +476,7 @@ def _information(kernel: Fisher, predictions: Distribution) -> jax.Array:
 
 
 def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
-    """Targets and weights with which expectations under a prediction are computed."""
+    """Targets and weights for expectations under a prediction."""
     if hasattr(p, "class_probs"):
         probs = p.class_probs
         return jnp.arange(probs.shape[-1]), probs
@@ -491,7 +489,7 @@ def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def informed(kernel: Kernel, predictions: Distribution) -> PyTree:
-    """A kernel whose Fisher kernels know the mean information of the predictions."""
+    """Kernel whose Fisher kernels have the mean information of the predictions."""
     whole = lambda part: isinstance(part, Fisher | NormalScore)  # noqa: E731
     kinds = lambda inner: map(type, jax.tree.leaves(inner, is_leaf=whole))  # noqa: E731
 
@@ -515,12 +513,12 @@ _NUMBERS: dict[str, Callable[[Any], jax.Array]] = {
 
 @functools.partial(jax.jit, static_argnums=0)
 def _moments(of: str, predictions: Distribution) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation of a number among predictions; zero if that is rounding."""
+    """Mean and standard deviation of a number among predictions; zero up to rounding errors."""
     number = jax.vmap(_NUMBERS[of])(predictions)
     center = number[0] + jnp.mean(number - number[0])  # exact if they are equal
     size = jnp.max(jnp.abs(number - center))
     unit = jnp.where(size > 0, size, 1)
-    unit = unit * jnp.sqrt(jnp.mean(jnp.square((number - center) / unit)))  # none overflows
+    unit = unit * jnp.sqrt(jnp.mean(jnp.square((number - center) / unit)))  # no square overflows
     rounding = 10 * jnp.finfo(number.dtype).eps * jnp.max(jnp.abs(number))
     return center, jnp.where(unit <= rounding, 0, unit)  # NaN stays
 
@@ -530,16 +528,14 @@ class Regressor(Kernel):
     """Kernel on predictions k(p, q) = x(p) x(q) with a standardised number x.
 
     With the score of a recalibration as target kernel, such as `Fisher(AffineScaling(), "shift")`,
-    it looks for an error that grows with x, as a linear regression of the errors on x does:
-    predictions too low where they are low and too high where they are high, or too narrow where
-    they are wide.
+    it detects errors that are linear in x. Examples are low predictions that are too low and high
+    ones that are too high, or wide predictions that are too narrow.
 
     Attributes:
         of: "location" (`loc`, or the mean), or "log scale" (log of `scale`, or of the standard
             deviation), of scalar predictions.
         center: mean of the number.
-        unit: its standard deviation, not negative; zero for predictions that are all alike, for
-            which x is zero.
+        unit: standard deviation of the number; zero for equal predictions, for which x is zero.
 
     `Regressor.among(predictions, of)` takes center and unit from a batch.
 
@@ -561,7 +557,7 @@ class Regressor(Kernel):
 
     @classmethod
     def among(cls, predictions: Distribution, of: Any) -> "Regressor":
-        """The kernel with mean and standard deviation of the number among n predictions."""
+        """Kernel with mean and standard deviation of the number among n predictions."""
         return cls(of, *_moments(of, bare(predictions)))
 
     def number(self, p: Distribution) -> jax.Array:

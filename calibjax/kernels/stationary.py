@@ -17,7 +17,7 @@ from calibjax.distributions.constraints import Constraint, positive
 from calibjax.kernels.base import Conditional, Interval, Kernel, LabelKernel, White
 
 _UP_TO_TWO = "values in (0, 2]"
-_FAR = 1e9  # beyond, a polynomial is nothing beside an exponential function; its square is finite
+_FAR = 1e9  # beyond, polynomials are negligible against exponentials; its square is finite
 
 
 def _exponent(name: str, value: object) -> Any:
@@ -25,10 +25,10 @@ def _exponent(name: str, value: object) -> Any:
 
 
 def _scale(length_scale: jax.Array | float, like: ArrayLike | DTypeLike) -> jax.Array:
-    """Length scale, at least as large as needed to divide by it, in the precision of distances.
+    """Length scale in the precision of distances, at least as large as division by it requires.
 
-    Narrower kernels, which are 1 at distance 0 and 0 elsewhere, equal the narrowest one. It is NaN
-    for values that are not positive.
+    Narrower kernels are 1 at distance 0 and 0 elsewhere, like the narrowest one. NaN for values
+    that are not positive.
     """
     dtype = jnp.result_type(like, length_scale, 1.0)
     xp: Any = np if checks.is_concrete(length_scale) else jnp  # which runs no program
@@ -43,9 +43,9 @@ def rate(length_scale: jax.Array | float, like: ArrayLike | DTypeLike) -> jax.Ar
 
 
 def _in_own_units(length_scale: jax.Array | float, points: PyTree) -> tuple[jax.Array, jax.Array]:
-    """A length scale ℓ as a constant unit, and the number unit / ℓ = 1, which has its derivatives.
+    """Length scale ℓ as a constant unit, and the number unit / ℓ = 1, which has its derivatives.
 
-    Distances in this unit are squared without overflow, which those in others are not.
+    Squares of distances in this unit do not overflow.
     """
     scale = _scale(length_scale, floating_dtype(points))
     unit = lax.stop_gradient(scale)
@@ -53,18 +53,18 @@ def _in_own_units(length_scale: jax.Array | float, points: PyTree) -> tuple[jax.
 
 
 def _smoothness(nu: Any, name: str = "nu") -> float:
-    """The smoothness of one of the two Matérn kernels."""
+    """Smoothness of one of the two Matérn kernels."""
     if not isinstance(nu, float) or nu not in (1.5, 2.5):
         raise ValueError(f"{name}: expected 1.5 or 2.5, got {nu!r}")
     return nu
 
 
 class Stationary(Kernel):
-    """A non-increasing function exp(g(d / ℓ)) of a distance d and a length scale ℓ.
+    """Non-increasing function exp(g(d / ℓ)) of a distance d and a length scale ℓ.
 
     Subclasses are records with the fields `length_scale` and `distance` that define g as
-    `log_of_ratio`. Those that are smooth at zero define the derivative of g with respect to
-    (d / ℓ)² there as `_slope`, from which the second derivatives between equal points follow.
+    `log_of_ratio`. If g is smooth at zero, they define its derivative with respect to (d / ℓ)²
+    there as `_slope`, for second derivatives between equal points.
     """
 
     length_scale: jax.Array | float
@@ -80,7 +80,7 @@ class Stationary(Kernel):
         if self._slope is None:
             return jnp.exp(self.log_of_ratio(ratio))
         square = self.distance.squared_in_units(x, y, unit) * jnp.square(one)
-        at_zero = jnp.where(ratio == 0, self._slope * square, 0)  # where a root has no derivatives
+        at_zero = jnp.where(ratio == 0, self._slope * square, 0)  # a root has no derivatives
         return jnp.exp(self.log_of_ratio(ratio) + at_zero)
 
     def log_value(self, distance: jax.Array) -> jax.Array:
@@ -117,7 +117,9 @@ class SquaredExponential(Stationary):
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
         square = self.distance.squared_in_units(x, y, unit)
-        square = jnp.minimum(square, jnp.finfo(square.dtype).max / 8)  # infinite ones have no slope
+        square = jnp.minimum(
+            square, jnp.finfo(square.dtype).max / 8
+        )  # infinite squares have no slope
         return jnp.exp(square * (-0.5 * jnp.square(one)))
 
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
@@ -129,10 +131,10 @@ class SquaredExponential(Stationary):
 class Exponential(Stationary):
     """Exponential (Laplacian) kernel exp(−d(x, y) / ℓ).
 
-    Positive semi-definite if d or √d embeds isometrically in a Hilbert space, hence for
-    Euclidean and total variation distances, and Wasserstein distances of independent normal
-    components. Sums over all pairs of points on a line take linear time. Derivatives between equal
-    points, which do not exist, count as zero.
+    Positive semi-definite if d or √d embeds isometrically in a Hilbert space, as for Euclidean and
+    total variation distances, and Wasserstein distances of independent normal components. Sums over
+    all pairs of points on a line take linear time. Derivatives between equal points do not exist
+    and are returned as zero.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -159,8 +161,8 @@ class Matern(Stationary):
         ν = 3/2:  (1 + z) exp(−z),        ν = 5/2:  (1 + z + z² / 3) exp(−z).
 
     Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
-    points on a line take linear time. Derivatives between equal points are right up to third
-    order, where they exist; fourth ones are not.
+    points on a line take linear time. Derivatives between equal points are correct up to third
+    order, where they exist, but not of fourth order.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -202,7 +204,7 @@ class PowerExponential(Stationary):
     """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
 
     Positive semi-definite for 0 < ν ≤ 2 if d embeds isometrically in a Hilbert space. Derivatives
-    between equal points count as zero, except for ν = 2.
+    between equal points are returned as zero, except for ν = 2.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -226,18 +228,18 @@ class PowerExponential(Stationary):
 
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
         """−(d / ℓ)^ν."""
-        is_zero = ratio == 0  # where a power has no finite derivative
-        # An exponent that is NaN stays so.
+        is_zero = ratio == 0  # a power has no finite derivative
+        # A NaN exponent stays NaN.
         zero = 0 * self.exponent
         return -jnp.where(is_zero, zero, jnp.where(is_zero, 1, ratio) ** self.exponent)
 
 
-# Functions of a distance that have no derivatives of second order where it is zero.
+# Functions of a distance without second derivatives at distance zero.
 _ROUGH = Exponential | PowerExponential | White | LabelKernel
 
 
 def _smooth(kernel: Any, name: str) -> Kernel:
-    """A checked kernel with second derivatives."""
+    """Checked kernel with second derivatives."""
     for inner in jax.tree.leaves(kernel, is_leaf=lambda x: isinstance(x, _ROUGH)):
         if isinstance(inner, _ROUGH):
             expected = "a kernel that JAX differentiates twice, such as SquaredExponential"
@@ -247,23 +249,23 @@ def _smooth(kernel: Any, name: str) -> Kernel:
 
 @record
 class Stein(Conditional):
-    """Stein kernel, a target kernel for any continuous density with a method `log_prob`.
+    """Stein kernel: a target kernel for any continuous density with a method `log_prob`.
 
     With the scores s_p = ∇ log p of two predictions and a smooth kernel k, the centered kernel is
 
         ⟨s_p(y), s_q(z)⟩ k + ⟨s_p(y), ∇_z k⟩ + ⟨s_q(z), ∇_y k⟩ + tr ∇_y ∇_z k  at (y, z),
 
-    whose expectations over Y ~ p and over Z ~ q are zero: no expectations in closed form are
-    needed, nor the normalising constants of the densities. It detects what changes the slope of the
-    log-density, such as the shape of tails, rather than the distribution function.
+    whose expectations over Y ~ p and over Z ~ q are zero. So it needs neither expectations in
+    closed form nor normalising constants. It is sensitive to the slope of the log-density, as in
+    tails, rather than to the distribution function.
 
-    For positive targets k(y, z) is replaced by y z k(y, z), for proportions by
-    y (1 − y) z (1 − z) k(y, z), so that the expectations vanish even if the density does not at the
-    ends of its support. The attribute `support` of the predictions says which; without it the
-    targets are real numbers or vectors.
+    For positive targets k(y, z) is replaced by y z k(y, z), and for proportions by y (1 − y) z (1 −
+    z) k(y, z). Then the expectations vanish even if the density does not vanish at the ends of its
+    support. The attribute `support` of the predictions selects the form; without it the targets are
+    real numbers or vectors.
 
-    It has no values without predictions, so that it is used as target kernel of a `TensorProduct`
-    and cannot be multiplied with other target kernels (sums and multiples are fine).
+    It has no values without predictions. Use it as target kernel of a `TensorProduct`; sums and
+    multiples are supported, products with other target kernels are not.
 
     Attributes:
         kernel: a kernel on targets that JAX differentiates twice, such as `SquaredExponential`.

@@ -1,7 +1,7 @@
-"""The matrix of a kernel on predictions, used through products only.
+"""Matrices of kernels on predictions, used through products only.
 
-An operator is a record with the methods of `Operator`. A kernel on predictions that has one of its
-own returns it from a method `operator(predictions)`; `plan.operator_of` chooses among those here.
+An operator is a record with the methods of `Operator`. A kernel on predictions may return its own
+from a method `operator(predictions)`; otherwise `plan.operator_of` chooses among those here.
 """
 
 import dataclasses
@@ -21,15 +21,14 @@ Features = Callable[[Any, Any], jax.Array]  # (args, xs) → features of m sampl
 
 
 class Operator:
-    """A symmetric matrix K, [n, n], that need not be held.
+    """Symmetric matrix K, [n, n], that need not be stored.
 
     Rows and columns are in the order of the predictions. A record of your own defines `@` and
-    `diagonal`, which are traced; `forms` and `forms_of` follow from these, and may be replaced by
-    what takes less time or memory. Numbers of columns c are often hundreds: features of targets
-    times redraws.
+    `diagonal`, which are traced; override `forms` and `forms_of` to save time or memory. There are
+    often hundreds of columns c: features of targets times redraws.
 
     Attributes:
-        takes_blocks: whether `forms_of` holds the features of few samples at once.
+        takes_blocks: whether `forms_of` stores the features of a block of samples at a time.
     """
 
     takes_blocks = False
@@ -40,7 +39,7 @@ class Operator:
         return jnp.sum(values * (self @ values.T).T, 1) - on, on
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """The `forms` of values w_i f_c(x_i); weights are [n] or None."""
+        """`forms` of values w_i f_c(x_i); weights are [n] or None."""
         values = features(args, xs)
         return self.forms(values if weights is None else values * weights)
 
@@ -56,10 +55,10 @@ class Operator:
 
 @record
 class Tiled(Operator):
-    """Values function(args, x_i, x_j), a tile of which is held at a time.
+    """Matrix of values function(args, x_i, x_j), evaluated in tiles.
 
     Attributes:
-        args: what the function needs besides the points.
+        args: first argument of the function.
         points: n points, a pytree with leading axis n.
         function: pair function (static).
     """
@@ -69,11 +68,11 @@ class Tiled(Operator):
     function: Callable[[Any, Any, Any], jax.Array] = dataclasses.field(metadata={"static": True})
 
     def forms(self, values: jax.Array) -> Forms:
-        """By n² / 2 values of the function, and products of matrices."""
+        """Forms from n² / 2 values of the function, and products of matrices."""
         return quadratic_forms(self.function, self.args, self.points, values.T)
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
-        """By n² values of the function."""
+        """Product from n² values of the function."""
         return weighted_sums(self.function, self.args, self.points, self.points, values)
 
     @property
@@ -90,12 +89,12 @@ class LowRank(Operator):
     takes_blocks = True
 
     def forms(self, values: jax.Array) -> Forms:
-        """By n s c multiplications."""
+        """Forms in n s c multiplications."""
         on = matmul(jnp.square(values), self.diagonal)
         return jnp.sum(jnp.square(matmul(values, self.factor)), 1) - on, on
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """With the features of a block of samples at a time."""
+        """Forms from the features of a block of samples at a time."""
         sums, on = self.sums_of(features, args, xs, weights)
         return jnp.sum(jnp.square(sums), 0) - on, on
 
@@ -107,7 +106,7 @@ class LowRank(Operator):
         return sums, squares[0]
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
-        """By 2 n s c multiplications."""
+        """Product in 2 n s c multiplications."""
         return matmul(self.factor, matmul(self.factor.T, values))
 
     @property
@@ -118,11 +117,11 @@ class LowRank(Operator):
 
 @record
 class OnLine(Operator):
-    """Σ_t c_t q_t(z) e^{−z} with z = r_t |x_i − x_j|, of points on a line: linear time, exact.
+    """Σ_t c_t q_t(z) e^{−z} with z = r_t |x_i − x_j|, for points on a line: linear time, exact.
 
     Attributes:
-        order: of the points on the line, [n].
-        positions: in this order, [n].
+        order: order of the points on the line, [n].
+        positions: positions in this order, [n].
         terms: factors c, rates r and polynomials q, `lines.Exponentials`.
     """
 
@@ -132,7 +131,7 @@ class OnLine(Operator):
     takes_blocks = True
 
     def forms(self, values: jax.Array) -> Forms:
-        """By n T c steps along the line; of many samples for one c after the other."""
+        """Forms in n T c steps along the line; for many samples one c after the other."""
         upper = jax.checkpoint(lambda f: lines.line_forms(f.T, self.positions, self.terms))
         on, values = self.diagonal[0] * jnp.sum(jnp.square(values), 1), values[:, self.order]
         if values.shape[1] <= BLOCK_SIZE:
@@ -140,17 +139,17 @@ class OnLine(Operator):
         return 2 * jax.lax.map(upper, values[:, None])[:, 0], on
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """With the features of a block of samples at a time."""
+        """Forms from the features of a block of samples at a time."""
         xs, weights = jax.tree.map(lambda leaf: leaf[self.order], (xs, weights))
         upper, squares = lines.line_sums(features, args, xs, weights, self.positions, self.terms)
         return 2 * upper, self.diagonal[0] * squares
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
-        """Half the derivative of the forms."""
+        """Product: half the derivative of the forms."""
         total = lambda values: sum(map(jnp.sum, self.forms(values)))  # noqa: E731
         return jax.grad(total)(values.T).T / 2
 
     @property
     def diagonal(self) -> jax.Array:
-        """The sum of the factors."""
+        """Sum of the factors, [n]."""
         return jnp.broadcast_to(jnp.sum(self.terms.factors), self.positions.shape)

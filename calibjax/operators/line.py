@@ -1,17 +1,17 @@
 """Sums over pairs of points on a line, with exponential kernels: in linear time, and exact.
 
-Let x be in ascending order, and r ≥ 0 a rate. What all earlier samples send to x_j,
+Let x be in ascending order, and r ≥ 0 a rate. The sum of all earlier samples at x_j,
 
     S_j = Σ_{i<j} e^{−r (x_j − x_i)} f_i = e^{−r (x_j − x_{j−1})} (S_{j−1} + f_{j−1}),
 
-follows from one pass, and Σ_{i<j} e^{−r |x_i − x_j|} f_i f_j = Σ_j f_j S_j. All factors are at
-most 1, so that rounding errors do not grow. A kernel q(z) e^{−z} with a polynomial q of
-z = r |x_i − x_j|, as Matérn kernels are, takes the moments
+follows from one pass, and Σ_{i<j} e^{−r |x_i − x_j|} f_i f_j = Σ_j f_j S_j. All factors are at most
+1, so rounding errors do not grow. A kernel q(z) e^{−z} with a polynomial q of z = r |x_i − x_j|,
+such as a Matérn kernel, needs the moments
 
     M_k = Σ_{i<j} z_ij^k e^{−z_ij} f_i,
 
-which follow from those of the sample before by the binomial theorem: a distance z sends M_k on as
-e^{−z} Σ_l C(k, l) z^{k−l} M_l.
+which follow from the moments of the previous sample by the binomial theorem: over a distance z, M_k
+becomes e^{−z} Σ_l C(k, l) z^{k−l} M_l.
 """
 
 import dataclasses
@@ -30,11 +30,11 @@ from calibjax._core.pytree import PyTree, record, varying_as
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, Point
 
-_BLOCK = 512  # samples whose features are held at once
+_BLOCK = 512  # samples whose features are stored at once
 _UNROLLED = 8  # steps of a loop
-# Numbers that each step is for, where parts of the line can be walked along side by side.
+# Numbers in each step, if parts of the line are processed in parallel.
 _WIDTH, _ACCELERATOR_WIDTH = 128, 2**15
-_FAR = 1e3  # where an exponential function is zero, and its products with powers are not NaN
+_FAR = 1e3  # the exponential is zero, and its products with powers are not NaN
 
 
 @record
@@ -53,7 +53,7 @@ class Exponentials:
 
     @property
     def coefficients(self) -> jax.Array:
-        """Those of c q, [T, K], with zeros where others have more."""
+        """Coefficients of c q, [T, K], padded with zeros."""
         rows = itertools.zip_longest(*self.polynomials, fillvalue=0.0)
         columns = jnp.asarray(list(rows), self.rates.dtype).reshape(-1, self.rates.size)
         return (self.factors * columns).T
@@ -81,26 +81,26 @@ def sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multip
 
 
 def _own_moments(values: jax.Array, num_moments: int) -> jax.Array:
-    """What samples with values [n, c] add to the moments, [n, 1, K, c]: to that of order zero."""
+    """Contributions of values [n, c] to the moments, [n, 1, K, c]: to order zero only."""
     return jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
 
 
 def forms_between(coefficients: jax.Array, sent: jax.Array, moments: jax.Array) -> jax.Array:
     """Σ_tij c_t q_t(x_i + y_j) e^{−(x_i + y_j)} f_i g_j, [c], from moments of x and of y.
 
-    Of the samples below a point, at distances x times the rate from it, and of those above.
+    x are distances, times the rate, of the samples below a point, and y of those above.
     """
     pairs = sent_on(jnp.swapaxes(sent, -1, -2), moments, lambda x, y: x[..., 0] * y)
     return einsum("tk,tkc->c", coefficients, pairs)
 
 
 def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What each sample gets from those before, [L, ..., K, c], and the next one from all of them.
+    """Moments at each sample from previous samples, [L, ..., K, c], and after the last.
 
     Args:
-        start: what the samples before the first one send to it, [..., K, c].
-        decays: of the distance from the sample before to each, [L, ..., K]; none for the first.
-        values: what each adds to the moments, [L, ..., K, c].
+        start: moments at the first sample, [..., K, c].
+        decays: decay from the previous sample, [L, ..., K]; none for the first.
+        values: contribution of each sample to the moments, [L, ..., K, c].
     """
 
     def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -115,16 +115,16 @@ def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.A
 def _sums_before(
     decays: Callable[[Places, Places], jax.Array], places: Places, values: jax.Array, number: int
 ) -> jax.Array:
-    """What each sample gets from those before, [n, T, K, c].
+    """Moments at each sample from previous samples, [n, T, K, c].
 
-    The line is cut into parts, along which one walks side by side. In as many as there are samples
-    in each of them rounding errors are those of √n steps.
+    The line is cut into parts, which are processed in parallel. With √n parts, rounding errors are
+    those of √n steps.
 
     Args:
         decays: (from, to) → z^k e^{−z} between places, [..., T, K].
-        places: of the samples in their order, a tuple of [n].
-        values: what each adds to the moments, [n, 1 or T, K, c].
-        number: of the parts.
+        places: places of the samples in their order, a tuple of [n].
+        values: contribution of each sample to the moments, [n, 1 or T, K, c].
+        number: number of parts.
     """
     filled = (jnp.pad(place, (0, -len(place) % number), mode="edge") for place in places)
     at = tuple(place.reshape(number, -1) for place in filled)
@@ -134,7 +134,7 @@ def _sums_before(
     steps = jnp.moveaxis(decays(previous, at), 1, 0)
     start = jnp.zeros((number, steps.shape[2], *f.shape[3:]), f.dtype)
     total, before = _walk(start, steps, f)
-    # What the parts before send to the first sample of each part goes on to all of its samples.
+    # Moments from previous parts at the first sample of a part are passed on to its samples.
     is_before = jnp.tri(number, k=-1, dtype=bool)
     sender = tuple(jnp.where(is_before, x[:, -1], x[:, :1]) for x in at)
     across = jnp.where(is_before[..., None, None], decays(sender, first), 0)
@@ -145,7 +145,7 @@ def _sums_before(
 
 
 def _in_parts(values: jax.Array, number: int) -> jax.Array:
-    """Rows cut into parts, the last one filled up with zeros, [number, L, ...]."""
+    """Rows cut into parts, the last one padded with zeros, [number, L, ...]."""
     pad = (0, -len(values) % number), *[(0, 0)] * (values.ndim - 1)
     return jnp.pad(values, pad).reshape(number, -1, *values.shape[1:])
 
@@ -154,13 +154,13 @@ def _in_parts(values: jax.Array, number: int) -> jax.Array:
 def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> jax.Array:
     """Σ_{i<j} K_ij f_ic f_jc of a kernel on a line, [c].
 
-    It has derivatives of all orders. Those of samples at the same place count as zero, but for the
-    second ones of Matérn kernels: exponential kernels have none there.
+    It has derivatives of all orders. Derivatives between samples at one place are returned as zero,
+    except second derivatives of Matérn kernels.
 
     Args:
         values: f, [n, c].
         positions: x in ascending order, [n].
-        terms: of the kernel, T of them.
+        terms: T terms of the kernel.
 
     Cost: O(n T c) time and memory, and K (K + 1) / 2 times as much for K coefficients.
 
@@ -173,14 +173,13 @@ def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> 
     """
     rates, coefficients = terms.rates, terms.coefficients
     width = (rates.size + 1) * coefficients.shape[1] * values.shape[1]
-    # With √n parts rounding errors are those of √n steps, and n numbers lead from part to part.
+    # With √n parts rounding errors are those of √n steps, and n numbers connect the parts.
     root, most = math.isqrt(len(values)), len(values) // 32
     number = max(_WIDTH // width, root)
     number = number if on_cpu() else min(_ACCELERATOR_WIDTH // width, 4 * root)
     number = max(1, min(most, number))
-    # All derivatives by a position off the others are those of what it sends, as if from farther
-    # away, and receives. Samples at the same place have no such derivatives, and are summed by
-    # themselves, as if by a kernel that is zero elsewhere.
+    # Derivatives by a position follow from its contributions to and from other places. Samples at
+    # one place have no such derivatives, and are summed separately.
     num_moments = coefficients.shape[1]
     fixed = lax.stop_gradient(positions)
     change = (positions - fixed)[:, None] * rates
@@ -200,11 +199,11 @@ def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> 
     received = sent_on(decayed(change, num_moments), before[first, :-1])
     alike = jnp.sum(coefficients[:, 0]) * before[:, -1, 0]  # [n, c]
     products = values * (einsum("tk,ntkc->nc", coefficients, received) + alike)
-    # In two steps, since a long sum of single numbers loses digits.
+    # In two steps: a long sum of single numbers loses digits.
     total = jnp.sum(jnp.sum(_in_parts(products, number), 1), 0)
     if num_moments == 1:
         return total
-    # Zero; but q(z) e^{−z} = 1 − a z² + … has second derivatives where samples are at one place.
+    # Zero, for second derivatives of q(z) e^{−z} = 1 − a z² + … at one place.
     q = jnp.pad(coefficients, ((0, 0), (0, 1)))
     squares = jnp.square(rates)
     squares = jnp.where(jnp.isfinite(squares), squares, 0)
@@ -221,9 +220,9 @@ def sums_of_earlier(
 
     Args:
         values: f, [n, c], in the order of their groups, and of their positions within these.
-        groups: [n], in this order.
-        positions: x, [n], in this order.
-        terms: of the kernel, T of them.
+        groups: groups in this order, [n].
+        positions: x in this order, [n].
+        terms: T terms of the kernel.
 
     Returns:
         The sums of each sample, [T, n, c].
@@ -246,7 +245,7 @@ def sums_of_earlier(
         before = _sums_before(decays, (groups, positions), moments, number)
         return einsum("k,nkc->nc", coefficients, before[:, 0])
 
-    return lax.map(of_term, (terms.rates, coefficients))  # one by one, or all moments would be held
+    return lax.map(of_term, (terms.rates, coefficients))  # one by one, to save memory
 
 
 @functools.partial(jit_long, static_argnames="function")
@@ -260,15 +259,15 @@ def line_sums(
 ) -> tuple[jax.Array, jax.Array]:
     """`line_forms` of features w_i f_c(x_i), [c], and Σ_i w_i² f_c(x_i)², [c].
 
-    For many features, of which few samples' are held at once.
+    Stores the features of a block of samples at a time.
 
     Args:
         function: features of m samples, (args, xs) → [c, m].
-        args: pytree that is handed to each call.
+        args: pytree that is passed to each call.
         xs: samples in the order of their positions, a pytree with leading axis n.
         weights: w, [n], or None.
         positions: in ascending order, [n].
-        terms: of the kernel, T of them.
+        terms: T terms of the kernel.
 
     Cost: n evaluations, O(n T c) time and O(n + T c) memory beside `xs`.
     """
@@ -289,19 +288,19 @@ def line_sums(
         return sent_on(decayed(distance * rates, num_moments), moments)
 
     def in_blocks(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
-        positions = jnp.asarray(positions)  # NumPy's have no traced places
+        positions = jnp.asarray(positions)  # NumPy arrays have no traced indices
         number = -(-n // _BLOCK)
         size = -(-n // number)
 
         def step(state: tuple, index: jax.Array) -> tuple[PyTree, None]:
-            # The last block starts earlier, so that it is full; what it had before is left out.
+            # The last block starts earlier to be full; samples of the previous block are left out.
             start = jnp.minimum(index * size, n - size)
             is_own = start + jnp.arange(size) >= index * size
             cut = lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size)  # noqa: E731
             values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
             decays = decayed(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
             sent, *totals = state
-            # Each block is walked along by itself, so that few numbers are added one by one.
+            # Each block is processed by itself, so few numbers are added one by one.
             first, last = positions[index * size], positions[start + size - 1]
             arrived = over(first - positions[jnp.maximum(index * size - 1, 0)], sent)
             here = received_at(first, cut(positions), values)

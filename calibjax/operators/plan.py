@@ -1,12 +1,11 @@
-"""How sums of the calibration kernel over pairs of samples are evaluated, and these sums.
+"""Plans for sums of the calibration kernel over pairs of samples, and these sums.
 
 Everything in the library is built from h((p, y), (q, z)) = k_P(p, q) ⟨f(p, y), f(q, z)⟩ with
-residual features f of the target kernel. `plan_of` is the one place that looks at values, outside
-of programs: on which line predictions lie, how many frequencies the features need, which rank is
-enough, which kernels are equal. It returns records of arrays and static choices, a `Plan`, whose
-method `sums` is traced. Where values are traced it chooses by type alone: then vectors do not lie
-on a line, no rank is looked for, and target kernels whose features depend on a range have none.
-Such kernels, and others without features, are evaluated pair by pair.
+residual features f of the target kernel. Only `plan_of` inspects values, outside of compiled code:
+the line on which predictions lie, the number of frequencies of features, the sufficient rank, equal
+kernels. It returns a `Plan` of arrays and static choices, whose method `sums` is traced. For traced
+values it chooses by type alone: no line for vectors, no low rank, and no features that depend on a
+range. Target kernels without features are evaluated pair by pair.
 """
 
 import dataclasses
@@ -40,36 +39,36 @@ from calibjax.kernels.line import distance_of_exponentials, exponentials, line_o
 from calibjax.operators.kernel_matrix import LowRank, OnLine, Operator, Tiled
 from calibjax.operators.tiles import BLOCK_SIZE, TILE_SIZE, quadratic_forms
 
-_ON_LINE_FROM = 1000  # predictions, from which one sum on a line is quicker than that over pairs
-_FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
-_LARGEST_RANK = 512  # to look for more would take as long as sums over pairs
+_ON_LINE_FROM = 1000  # predictions from which a sum on a line is faster than over pairs
+_FACTORED_FROM = 256  # predictions; for fewer, all pairs are as cheap
+_LARGEST_RANK = 512  # a search for more would take as long as sums over pairs
 _MOST_NUMBERS = 2**26  # features of all samples of a sum over pairs that is evaluated once
-_VIEW_NUMBERS = 2**24  # that are kept of predictions for all redraws
-_DENSE_LABELS = 64  # classes, up to which matrix products are faster than sums by label
-_COLUMNS = 192  # of a matrix product that takes longer than the matrix
+_VIEW_NUMBERS = 2**24  # stored numbers of predictions for all redraws
+_DENSE_LABELS = 64  # classes up to which matrix products are faster than sums by label
+_COLUMNS = 192  # of a matrix product from which it takes longer than the matrix
 
 Sums = tuple[jax.Array, jax.Array]  # of h over i ≠ j and over i = j
 
 
 def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
-    """The calibration kernel as a function of two samples (prediction, target)."""
+    """Calibration kernel as a function of two samples (prediction, target)."""
     return combine_on_pairs(kernel, "calibration_kernel", lambda h: h(*x, *y))
 
 
 def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operator:
-    """The matrix of a kernel on predictions.
+    """Operator of a kernel on predictions.
 
     Args:
-        kernel: kernel on predictions. One with a method `operator(predictions)` decides itself,
-            unless it returns None; one with `factor(predictions)` has k(p_i, p_j) = ⟨F_i, F_j⟩ for
-            the rows of F, [n, s].
+        kernel: kernel on predictions. A method `operator(predictions)` takes precedence, unless it
+            returns None; a method `factor(predictions)` returns F, [n, s], with k(p_i, p_j) = ⟨F_i,
+            F_j⟩.
         predictions: batch of n distributions.
-        many: whether there are many products, for which a rank is worth a search.
+        many: whether there are many products, which justify the search for a low rank.
     """
     points = without_draws(predictions)
-    own = kernel.operator(points) if hasattr(kernel, "operator") else None
-    if own is not None:
-        return _checked(own, kernel, checks.leading_size("predictions", predictions))
+    operator = kernel.operator(points) if hasattr(kernel, "operator") else None
+    if operator is not None:
+        return _checked(operator, kernel, checks.leading_size("predictions", predictions))
     if callable(getattr(type(kernel), "factor", None)):
         return LowRank(kernel.factor(points))
     n = checks.leading_size("predictions", predictions)
@@ -85,25 +84,25 @@ def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operat
 _terms = jax.jit(exponentials, static_argnums=1)
 
 
-def _checked(own: Any, kernel: Any, n: int) -> Operator:
-    """The operator that a kernel has itself."""
+def _checked(operator: Any, kernel: Any, n: int) -> Operator:
+    """Checked operator of a kernel."""
     name = f"{type(kernel).__name__}.operator(predictions)"
-    if not isinstance(own, Operator):
-        raise TypeError(f"{name}: expected an Operator or None, got {checks.described(own)}")
-    checks.shape(f"{name}.diagonal", own.diagonal, (n,), f"[{n}], as the predictions")
-    return own
+    if not isinstance(operator, Operator):
+        raise TypeError(f"{name}: expected an Operator or None, got {checks.described(operator)}")
+    checks.shape(f"{name}.diagonal", operator.diagonal, (n,), f"[{n}], as the predictions")
+    return operator
 
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
-    """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
+    """Features of the matrix of a kernel on predictions, [n, s], if its rank is low."""
     n, points = checks.leading_size("predictions", predictions), without_draws(predictions)
     tolerance = nystrom.TOLERANCE[floating_dtype(predictions).itemsize]
     root = nystrom.sufficient(kernel, points, tolerance, min(n // 4, _LARGEST_RANK))
     if root is None:
         return None
-    # Few different ranks, so that little is compiled anew.
+    # Few different ranks, for few compilations.
     factor = root.features[:, : 2 ** (int(root.rank) - 1).bit_length()]
-    # Kernels that are not positive semi-definite may have other errors than on the diagonal.
+    # Kernels that are not positive semi-definite may have errors off the diagonal.
     error = float(_error(Tiled(kernel, predictions, prediction_kernel), LowRank(factor)))
     return factor if error <= 100 * n * tolerance else None
 
@@ -122,10 +121,10 @@ class Featured:
     """Kernels on pairs with one target kernel that has features.
 
     Attributes:
-        kernel: the target kernel.
-        prepared: what its features need.
+        kernel: target kernel.
+        prepared: data for its features.
         operators: matrices of different kernels on predictions.
-        seen: what the features need of the predictions; None to compute it with the features.
+        seen: data of the predictions for the features; None to compute it with them.
     """
 
     kernel: Any
@@ -134,7 +133,7 @@ class Featured:
     seen: Views | None = None
 
     def with_views(self, predictions: Any) -> "Featured":
-        """With what is the same for all targets, unless it takes much memory."""
+        """With the data common to all targets, unless it takes much memory."""
         shapes = jax.eval_shape(lambda: views(self.kernel, self.prepared, predictions))
         if sum(leaf.size for leaf in jax.tree.leaves(shapes)) > _VIEW_NUMBERS:
             return self
@@ -145,52 +144,54 @@ class Featured:
         """Sums for targets [b, n, ...], [b] each, for each kernel on predictions."""
         number, n = jax.tree.leaves(targets)[0].shape[:2]
         function, args, xs = self._evaluated(predictions, targets)
-        values, found = functools.cache(lambda: _times(weights, function(args, xs))), []
-        for own in self.operators:
-            in_blocks = own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
-            if isinstance(own, LowRank) and has_many_labels(self.kernel, predictions):
-                sums, on = self.outer_sums(own, predictions, targets, weights)
-                found.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
+        values, results = functools.cache(lambda: _times(weights, function(args, xs))), []
+        for operator in self.operators:
+            in_blocks = operator.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
+            if isinstance(operator, LowRank) and has_many_labels(self.kernel, predictions):
+                sums, on = self.outer_sums(operator, predictions, targets, weights)
+                results.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
-            # Sums along a line in blocks have no derivatives where points are equal.
-            if in_blocks and not (number == 1 and isinstance(own, OnLine)):
-                forms = own.forms_of(function, args, xs, weights)
+            # Sums along a line in blocks have no derivatives at equal points.
+            if in_blocks and not (number == 1 and isinstance(operator, OnLine)):
+                forms = operator.forms_of(function, args, xs, weights)
             else:
-                forms = own.forms(values())
+                forms = operator.forms(values())
             off, on = (form.reshape(-1, number).sum(0) for form in forms)
-            found.append((off, on + self._offset(predictions, own, weights)))
-        return found
+            results.append((off, on + self._offset(predictions, operator, weights)))
+        return results
 
-    def outer_sums(self, own: LowRank, predictions: Any, targets: PyTree, weights: Any) -> Sums:
+    def outer_sums(
+        self, operator: LowRank, predictions: Any, targets: PyTree, weights: Any
+    ) -> Sums:
         """Σ_i w_i F_i ⊗ f(p_i, y_i), [b, s, r], and Σ_i w_i² K_ii ‖f(p_i, y_i)‖², [b].
 
-        Without what the diagonal of h has beside these squares for draws.
+        Without the offset of the diagonal of h for draws.
         """
         if has_many_labels(self.kernel, predictions):
-            return _sums_by_label(self.kernel, own, predictions, targets, weights)
+            return _sums_by_label(self.kernel, operator, predictions, targets, weights)
         number = jax.tree.leaves(targets)[0].shape[0]
-        sums, squares = own.sums_of(*self._evaluated(predictions, targets), weights)
+        sums, squares = operator.sums_of(*self._evaluated(predictions, targets), weights)
         sums = jnp.moveaxis(sums.reshape(len(sums), -1, number), -1, 0)
         return sums, squares.reshape(-1, number).sum(0)
 
     def _evaluated(self, predictions: Any, targets: PyTree) -> tuple[Any, Any, Any]:
-        """A function, and its arguments, that returns features [r b, n] of targets [b, n, ...]."""
+        """Function and arguments for features [r b, n] of targets [b, n, ...]."""
         ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
         return _features_of_samples, (self.kernel, self.prepared), (predictions, self.seen, ys)
 
-    def _offset(self, predictions: Any, own: Any, weights: Any) -> jax.Array | float:
-        """What the diagonal has beside the squares of features."""
+    def _offset(self, predictions: Any, operator: Any, weights: Any) -> jax.Array | float:
+        """Offset of the diagonal from the squares of features."""
         seen = self.seen or views(self.kernel, self.prepared, predictions)
         each = offsets(self.kernel, self.prepared, predictions, seen)
-        return 0.0 if each is None else jnp.sum(own.diagonal * _times(weights, each, 2))
+        return 0.0 if each is None else jnp.sum(operator.diagonal * _times(weights, each, 2))
 
     def row_sums(self, predictions: Any, targets: PyTree, weights: Any) -> jax.Array:
         """Σ_{j≠i} w_j h_ij for targets [n, ...], [n], of the first kernel on predictions."""
-        own, several = self.operators[0], jax.tree.map(lambda y: y[None], targets)
+        operator, several = self.operators[0], jax.tree.map(lambda y: y[None], targets)
         function, *data = self._evaluated(predictions, several)
         values = function(*data)  # [r, n]
         sent = _times(weights, values)
-        return jnp.sum(values * ((own @ sent.T).T - own.diagonal * sent), 0)
+        return jnp.sum(values * ((operator @ sent.T).T - operator.diagonal * sent), 0)
 
 
 def _times(weights: Any, values: jax.Array, power: int = 1) -> jax.Array:
@@ -207,19 +208,21 @@ def _features_of_samples(featured: tuple[Any, Any], samples: tuple[Any, Any, Any
 
 
 def has_many_labels(kernel: Kernel, predictions: Distribution) -> bool:
-    """Whether features are scaled residuals e_y − p of many classes, of which few change."""
+    """Whether features are scaled residuals e_y − p of many classes, few of which change."""
     if not hasattr(kernel, "label_scales") or not has_class_probs(predictions):
         return False
     return jax.eval_shape(lambda p: p.class_probs, predictions).shape[-1] > _DENSE_LABELS
 
 
-def _sums_by_label(kernel: Any, own: LowRank, predictions: Any, targets: Any, weights: Any) -> Sums:
+def _sums_by_label(
+    kernel: Any, operator: LowRank, predictions: Any, targets: Any, weights: Any
+) -> Sums:
     """`Featured.outer_sums` of scaled residuals: Σ_i F_i a_i(y_i) e_{y_i} − Σ_i F_i ∘ a_i ∘ p_i.
 
-    The second sum is the same for all redraws; the first one takes a number for each sample, not
-    one for each class.
+    The second sum is common to all redraws; the first one needs one number for each sample instead
+    of each class.
     """
-    factor = _times(weights, own.factor.T).T
+    factor = _times(weights, operator.factor.T).T
     norms = jnp.sum(jnp.square(factor), 1)
     probs = predictions.class_probs
     scales = kernel.label_scales(probs)
@@ -237,11 +240,11 @@ def _sums_by_label(kernel: Any, own: LowRank, predictions: Any, targets: Any, we
 
 @record
 class View:
-    """Kernels that see the data through one lens, and how each of them is evaluated.
+    """Kernels with one lens, and their evaluation.
 
     Attributes:
-        lens: function (predictions, targets) → both as the kernels see them, or None.
-        predictions: as they are seen, the same for all targets.
+        lens: function (predictions, targets) → both for the kernels, or None.
+        predictions: predictions through the lens, common to all targets.
         featured: kernels whose target kernels have features.
         others: kernels that are evaluated pair by pair.
     """
@@ -252,27 +255,27 @@ class View:
     others: tuple[Kernel, ...]
 
     def with_views(self) -> "View":
-        """With what is the same for all targets."""
+        """With the data common to all targets."""
         featured = tuple(each.with_views(self.predictions) for each in self.featured)
         return dataclasses.replace(self, featured=featured)
 
     def sums(self, predictions: Any, targets: PyTree, weights: Any) -> Sums:
-        """Sums for targets [b, n, ...], [b, K] each: of featured kernels, then of the others."""
+        """Sums for targets [b, n, ...], [b, K] each: featured kernels, then the others."""
         if self.lens is not None:
             targets = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
         data = self.predictions, targets, weights
-        found = [part for each in self.featured for part in each.sums(*data)]
-        found += [_sums_by_pairs(kernel, *data) for kernel in self.others]
-        off_diagonal, diagonal = (jnp.stack(column, 1) for column in zip(*found, strict=True))
+        results = [part for each in self.featured for part in each.sums(*data)]
+        results += [_sums_by_pairs(kernel, *data) for kernel in self.others]
+        off_diagonal, diagonal = (jnp.stack(column, 1) for column in zip(*results, strict=True))
         return off_diagonal, diagonal
 
     def num_bytes(self, targets: PyTree) -> int:
-        """Memory of one redraw: its targets, and the features of as many as are held at once."""
+        """Memory of one redraw: its targets, and the features that are stored at once."""
         n = checks.leading_size("targets", targets)
         sizes = [1]
         for each in self.featured:
             number = num_features(each.kernel, each.prepared, self.predictions, targets)
-            in_blocks = all(own.takes_blocks for own in each.operators)
+            in_blocks = all(operator.takes_blocks for operator in each.operators)
             sizes.append(bytes_of_redraw(n, number, in_blocks=in_blocks))
         if self.others:
             num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
@@ -282,7 +285,7 @@ class View:
 
 def _sums_by_pairs(kernel: Kernel, predictions: Any, targets: PyTree, weights: Any) -> Sums:
     """Sums for targets [b, n, ...], [b] each; terms without targets are computed once."""
-    # Ones of this type leave that of h.
+    # Ones of this dtype keep the dtype of h.
     n = checks.leading_size("predictions", predictions)
     each = jnp.ones(n, jnp.int8) if weights is None else weights
 
@@ -294,18 +297,18 @@ def _sums_by_pairs(kernel: Kernel, predictions: Any, targets: PyTree, weights: A
 
 @record
 class Alike:
-    """Views that differ in their arrays only, stacked: a loop over them is compiled once."""
+    """Stacked views that differ only in their arrays: a loop over them is compiled once."""
 
     views: View
 
 
 @record
 class Plan:
-    """How some kernels are evaluated.
+    """Evaluation plan of some kernels.
 
     Attributes:
-        parts: views, or several alike, of some of the kernels each.
-        order: places of the kernels in what the parts return one after the other (static).
+        parts: views, or stacked views, of some of the kernels each.
+        order: indices of the kernels in the concatenated results of the parts (static).
         num_bytes: memory of one redraw (static).
     """
 
@@ -324,7 +327,7 @@ class Plan:
         )
 
     def with_views(self) -> "Plan":
-        """With what is the same for all targets, computed once."""
+        """With the data common to all targets, computed once."""
         parts = (
             Alike(jax.lax.map(View.with_views, part.views))
             if isinstance(part, Alike)
@@ -353,16 +356,16 @@ class Plan:
 def plan_of(
     members: Sequence[tuple[Any, Kernel]], predictions: Distribution, targets: PyTree
 ) -> Plan:
-    """How kernels, (lens, kernel) each, are evaluated for many targets of the same predictions.
+    """Plan of kernels, (lens, kernel) each, for many targets of the same predictions.
 
-    Kernels with the same lens share their features, if there are any for these data.
+    Kernels with one lens share their features, if there are any.
     """
     planned: list[tuple[list[int], View]] = []
     num_bytes = 0
     for lens, chosen in _distinct([lens for lens, _ in members]):
-        seen: Any = (predictions, targets) if lens is None else lens(predictions, targets)
-        places, view = view_of(lens, [members[i][1] for i in chosen], *seen, many=True)
-        num_bytes = max(num_bytes, view.num_bytes(seen[1]))
+        through_lens: Any = (predictions, targets) if lens is None else lens(predictions, targets)
+        places, view = view_of(lens, [members[i][1] for i in chosen], *through_lens, many=True)
+        num_bytes = max(num_bytes, view.num_bytes(through_lens[1]))
         planned.append(([chosen[i] for i in places], view))
     merged = _merged(planned, floating_dtype(predictions))
     order = np.argsort([place for chosen, _ in merged for place in chosen])
@@ -377,47 +380,53 @@ def view_of(
     *,
     many: bool,
 ) -> tuple[list[int], View]:
-    """How kernels of one lens are evaluated, and their places in the order of the view."""
+    """View of the kernels of one lens, and their indices in the order of the view."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
-    operators: list[tuple[Kernel, Operator]] = []  # of different kernels on predictions
-    found, places, n = [], [], checks.leading_size("predictions", predictions)
+    operators: list[tuple[Kernel, Operator]] = []  # one for each different kernel on predictions
+    featured, places, n = [], [], checks.leading_size("predictions", predictions)
     for target_kernel, same in _distinct([product.target for product in products.values()]):
         chosen = {}
         for place in (list(products)[i] for i in same):
             kernel = products[place].prediction
-            own = next((own for other, own in operators if _is_same(other, kernel)), None)
-            if own is None:
-                operators.append((kernel, own := operator_of(kernel, predictions, many=many)))
-            chosen[place] = own
+            operator = next(
+                (operator for other, operator in operators if _is_same(other, kernel)), None
+            )
+            if operator is None:
+                operators.append((kernel, operator := operator_of(kernel, predictions, many=many)))
+            chosen[place] = operator
         few = few_features(target_kernel, predictions, once=not many)
-        if few == 0 and all(isinstance(own, Tiled) for own in chosen.values()):
+        if few == 0 and all(isinstance(operator, Tiled) for operator in chosen.values()):
             continue
         if (prepared := prepare_features(target_kernel, predictions, targets)) is None:
             continue
         number = num_features(target_kernel, prepared, predictions, targets)
         is_cheap = number <= few and (many or number * n <= _MOST_NUMBERS)
-        used = {i: own for i, own in chosen.items() if is_cheap or not isinstance(own, Tiled)}
-        if used:
-            found.append(Featured(target_kernel, prepared, tuple(used.values())))
-            places += used
+        by_features = {
+            i: operator
+            for i, operator in chosen.items()
+            if is_cheap or not isinstance(operator, Tiled)
+        }
+        if by_features:
+            featured.append(Featured(target_kernel, prepared, tuple(by_features.values())))
+            places += by_features
     others = [i for i in range(len(kernels)) if i not in places]
-    view = View(lens, predictions, tuple(found), tuple(kernels[i] for i in others))
+    view = View(lens, predictions, tuple(featured), tuple(kernels[i] for i in others))
     return places + others, view
 
 
 def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
-    """Different values, and where they are."""
-    found: list[tuple[Any, list[int]]] = []
+    """Different values, and their indices."""
+    distinct: list[tuple[Any, list[int]]] = []
     for i, value in enumerate(values):
-        places = next((places for other, places in found if _is_same(value, other)), None)
+        places = next((places for other, places in distinct if _is_same(value, other)), None)
         if places is None:
-            found.append((value, places := []))
+            distinct.append((value, places := []))
         places.append(i)
-    return found
+    return distinct
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two records are equal; arrays that are traced only if they are the same."""
+    """Whether two records are equal; traced arrays only if they are identical."""
     if jax.tree.structure(one) != jax.tree.structure(other):
         return False
     return all(
@@ -429,7 +438,7 @@ def _is_same(one: object, other: object) -> bool:
 def _merged(
     planned: Sequence[tuple[list[int], View]], dtype: DTypeLike
 ) -> list[tuple[list[int], View | Alike]]:
-    """Stacks the views that differ in their arrays only."""
+    """Stack the views that differ only in their arrays."""
     groups: dict[Any, list[int]] = {}
     for i, (_, view) in enumerate(planned):
         leaves, structure = jax.tree.flatten(view)
@@ -446,10 +455,10 @@ def _merged(
 
 
 def _stacked(leaves: Sequence[Any], dtype: DTypeLike) -> jax.Array:
-    """Numbers of Python have no precision of their own; here they get that of the predictions."""
+    """Stacked leaves; Python numbers get the precision of the predictions."""
     is_number = all(isinstance(leaf, float) for leaf in leaves)
     arrays = [jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves]
-    if arrays[0].ndim == 0 and checks.is_concrete(*arrays):  # without a program
+    if arrays[0].ndim == 0 and checks.is_concrete(*arrays):  # without compilation
         return jax.device_put(np.stack(arrays))
     return jnp.stack(arrays)
 
@@ -459,17 +468,17 @@ def num_features(kernel: Kernel, prepared: tuple, *samples: Any) -> int:
     return _features_of_first.eval_shape(kernel, prepared, *samples).size
 
 
-@jax.jit  # whose shapes are kept
+@jax.jit  # caches shapes
 def _features_of_first(kernel: Kernel, prepared: tuple, *samples: Any) -> jax.Array:
     return features(kernel, prepared, *jax.tree.map(lambda leaf: leaf[0], samples))
 
 
 def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
-    """Memory of one redraw of n targets: these, and as many features as are held at once.
+    """Memory of one redraw of n targets, and of the features that are stored at once.
 
-    In blocks the features should fit in a cache, and on CPUs the targets of eight redraws, or of
-    more if they fit. By pairs enough redraws share the values of the kernel on predictions, even if
-    they need more memory.
+    In blocks, the features, and on CPUs the targets of eight or more redraws, should fit in a
+    cache. By pairs, many redraws share the values of the kernel on predictions, even if they need
+    more memory.
     """
     if in_blocks:
         targets = min(32 * n, BATCH_BYTES // 9) if on_cpu() else n
@@ -483,7 +492,7 @@ def bytes_of_tile(num_samples: int) -> int:
 
 
 def single_view(kernel: Any, samples: tuple[Any, Any]) -> View | None:
-    """How one kernel is evaluated once, if by features; None: pair by pair."""
+    """View for a single evaluation of one kernel by features; None: pair by pair."""
     if not isinstance(kernel, TensorProduct):
         return None
     _, view = view_of(None, [kernel], *samples, many=False)

@@ -183,17 +183,17 @@ def mean_over_pairs(
 
     Args:
         function: pair function, (args, x, y) → scalar.
-        args: pytree that is handed to each call.
+        args: pytree that is passed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
         weights: w ≥ 0, [n], or None.
-        include_diagonal: take the mean over all n² pairs (i, j) instead, those with i = j
-            included: the V-statistic, for n ≥ 1.
-        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
+        include_diagonal: whether to take the mean over all n² pairs (i, j), the V-statistic, for n
+            ≥ 1.
+        tile_size: largest number of rows and columns of a tile; None to choose it for the device.
 
     Returns:
         A scalar.
 
-    Cost: n²/2 evaluations, O(n + tile²) memory; the gradient three to ten times as much time.
+    Cost: n²/2 evaluations, O(n + tile²) memory; the gradient takes three to ten times as long.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.operators import mean_over_pairs
@@ -297,15 +297,15 @@ def weighted_sums(
     *,
     tile_size: int | None = None,
 ) -> jax.Array:
-    """Weighted sums Σ_j f(x_i, y_j) w_jc at each x_i: the product of a matrix that is never held.
+    """Weighted sums Σ_j f(x_i, y_j) w_jc at each x_i, without storing the matrix.
 
     Args:
         function: pair function, (args, x, y) → scalar; no symmetry is assumed.
-        args: pytree that is handed to each call.
+        args: pytree that is passed to each call.
         xs: n points, a pytree with leading axis n.
         ys: n' samples, a pytree with leading axis n'.
         weights: w, [n', c].
-        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
+        tile_size: largest number of rows and columns of a tile; None to choose it for the device.
 
     Returns:
         The sums, [n, c].

@@ -1,4 +1,4 @@
-"""Recalibration: records with methods `fit` and `apply` that learn to correct predictions."""
+"""Recalibration: records with methods `fit` and `apply` that correct predictions."""
 
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.classes import MatrixScaling, TemperatureScaling, temperature_interval

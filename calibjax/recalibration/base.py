@@ -22,30 +22,31 @@ Weights: TypeAlias = jax.Array | None
 
 
 class Recalibrator:
-    """Base class of records that learn to correct predictions, and correct them.
+    """Base class of recalibration methods.
 
-    Methods that correct whole distributions take batches of distributions; methods that correct the
-    confidence in a predicted class take confidences and 0 or 1 as targets (`correct`). Other
-    inputs, such as features or groups, are further arguments of `fit` and `apply`. These are pure
-    functions, which can be compiled and mapped over data sets. `fit` takes weights of the samples,
-    `weights`, w ≥ 0, [n], if it has a keyword argument of this name: all methods here have it. An
-    integer is that number of copies. Multiplying all of them by a constant changes nothing, except
-    where a docstring says that the number of samples matters.
+    Methods for whole distributions take batches of distributions; methods for the confidence in a
+    predicted class take confidences and 0 or 1 as targets (`correct`). Other inputs, such as
+    features or groups, are further arguments of `fit` and `apply`. These are pure functions, which
+    can be compiled and mapped over data sets.
 
-    Fit on one part of the data and evaluate on another: predictions that are corrected with their
-    own targets look better calibrated than they are.
+    `fit` takes weights of the samples, `weights`, w ≥ 0, [n], if it has a keyword argument of this
+    name; all methods here have it. An integer is a number of copies. A common factor of the weights
+    has no effect, unless a docstring states that their scale matters.
+
+    Fit on one part of the data and evaluate on another: predictions that are recalibrated with
+    their own targets appear better calibrated than they are.
     """
 
     def fit(self, *arguments: Any, **others: Any) -> PyTree:
-        """Learns params, a pytree of arrays, from predictions and targets."""
+        """Fit params, a pytree of arrays, to predictions and targets."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
     def apply(self, params: PyTree, *arguments: Any, **others: Any) -> PyTree:
-        """Corrected predictions."""
+        """Recalibrated predictions."""
         raise NotImplementedError(f"{type(self).__name__} does not define apply")
 
     def identity(self, predictions: Any) -> PyTree:
-        """The params with which `apply` changes nothing.
+        """Params for which `apply` is the identity.
 
         The derivatives there are the scores of `kernels.Fisher`.
         """
@@ -64,8 +65,8 @@ class Recalibrator:
         """Recalibrated predictions, each by parameters that were fitted to other samples.
 
         The samples are divided into folds at random. The predictions of each fold are recalibrated
-        with the parameters that were fitted to all other folds. They can be passed to every
-        estimator and score. Tests of them reject too often because the fits have errors: see
+        with the parameters that were fitted to all other folds. Use them with every estimator and
+        score. Tests of them reject too often, because the fits have errors; use
         `hypothesis_tests.composite_calibration_test`.
 
         Args:
@@ -107,7 +108,7 @@ def cross_fitted(
     weights: Weights,
     num_folds: int,
 ) -> Distribution:
-    """See `Recalibrator.cross_fitted`; any record with its methods `fit` and `apply` will do."""
+    """`Recalibrator.cross_fitted` for any record with methods `fit` and `apply`."""
     usual("recalibration")("recalibration", recalibration, Seen({}))
     if num_folds > len(predictions):
         raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
@@ -124,9 +125,9 @@ def cross_fitted(
 def _out_of_fold(
     recalibration: Any, num_folds: int, key: jax.Array, samples: tuple
 ) -> tuple[jax.Array, PyTree]:
-    """The fold of each sample, [n], and its prediction by what the other folds taught.
+    """Fold of each sample, [n], and its prediction by params of the other folds.
 
-    Folds are every K-th in a random order, in which samples without weight come last.
+    A fold is every K-th sample in a random order in which samples without weight are last.
     """
     predictions, targets, weights = samples
     n = len(predictions)
@@ -154,22 +155,22 @@ def _out_of_fold(
 
 @record
 class ClassWiseParams:
-    """What a recalibrator of confidences learns about each class against the rest.
+    """Params of a recalibrator of confidences for each class against the rest.
 
     Attributes:
-        params: params of the recalibrator, with a leading axis m for the classes on every array.
+        params: params of the recalibrator; every array has a leading axis m for the classes.
     """
 
     params: Any
 
 
 def is_of_classes(predictions: object) -> bool:
-    """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
+    """Whether these are class predictions other than `Bernoulli`s, which are confidences."""
     return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
 
 
 def _confidences(name: str, value: Any, seen: Seen) -> Any:
-    """Confidences, or predictions of classes in their place."""
+    """Confidences, or class predictions."""
     return usual("predictions" if is_of_classes(value) else "confidences")(name, value, seen)
 
 
@@ -180,24 +181,24 @@ def _correct(name: str, value: Any, seen: Seen) -> Any:
 
 
 def _params(name: str, value: Any, seen: Seen) -> Any:
-    """Params of the record, or for classes one of each, with a leading axis m."""
+    """Params of the record, or for class predictions with a leading axis m."""
     kind = seen["self"]._learns
     if not is_of_classes(seen["confidences"]):
         return checks.learned(name, value, kind)
     params = checks.learned(name, value, ClassWiseParams).params
     params = checks.learned(f"{name}.params", params, kind, leading=("m",))
-    known, m = len(jax.tree.leaves(params)[0]), seen["confidences"].class_probs.shape[1]
-    if known != m:
-        raise ValueError(f"{name}: expected those of the {m} classes, got those of {known}")
+    fitted, m = len(jax.tree.leaves(params)[0]), seen["confidences"].class_probs.shape[1]
+    if fitted != m:
+        raise ValueError(f"{name}: expected params of {m} classes, got params of {fitted}")
     return ClassWiseParams(params)
 
 
 class ConfidenceRecalibrator(Recalibrator):
-    """A recalibrator of confidences, and of class predictions one class against the rest.
+    """Recalibrator of confidences, and of class predictions one class against the rest.
 
-    With class predictions and labels, `fit` learns from the probability of each class and whether
-    that class was observed, and `apply` normalises the new probabilities; if all are zero, the
-    result is uniform.
+    With class predictions and labels, `fit` is given the probability of each class and whether that
+    class was observed. `apply` normalises the new probabilities; if all are zero, the result is
+    uniform.
     """
 
     # If these were ClassVars, records could not be typed.
@@ -205,15 +206,15 @@ class ConfidenceRecalibrator(Recalibrator):
     _fit: Any  # (confidences, correct, weights) → params
     _apply: Any  # (params, confidences) → new confidences
 
-    # Whether the number of samples matters, which is the sum of the weights then.
+    # Whether the number of samples matters, and so the sum of the weights.
     _counts_samples: Any = False
 
     def _is_kept(self, params: Any, confidences: jax.Array) -> jax.Array:
-        """Which confidences are kept for lack of samples."""
+        """Mask of confidences that are kept for lack of samples."""
         return jnp.zeros(confidences.shape, bool)
 
     def identity(self, predictions: Any) -> PyTree:
-        """The params with which `apply` changes nothing, for each class if there are classes."""
+        """Params for which `apply` is the identity, one for each class of class predictions."""
         if is_of_classes(predictions):
             ones = jnp.ones_like(predictions.class_probs[0])
             return ClassWiseParams(jax.vmap(self._identity)(ones))
@@ -221,7 +222,7 @@ class ConfidenceRecalibrator(Recalibrator):
 
     @checked(copies=lambda x: x._counts_samples, confidences=_confidences, correct=_correct)
     def fit(self, confidences: PyTree, correct: PyTree, weights: Numbers | None = None) -> PyTree:
-        """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
+        """Fit params to confidences [n] and correctness, 0 or 1, [n]; or to classes and labels."""
         if not is_of_classes(confidences):
             params = _fitted(self, confidences, correct, weights)
             _refuse_missing(params, "")
@@ -247,14 +248,14 @@ class ConfidenceRecalibrator(Recalibrator):
         warn_about_kept(type(self).__name__, is_kept)
         return values
 
-    _identity = Recalibrator.identity  # params that change nothing, of the dtype of this number
+    _identity = Recalibrator.identity  # params of the identity, of the dtype of this number
 
 
 @jit_quick
 def _fitted(
     method: ConfidenceRecalibrator, confidences: jax.Array, correct: jax.Array, weights: Weights
 ) -> PyTree:
-    """Params, without numbers if traced samples are neither probabilities nor 0 and 1."""
+    """Params; NaN if traced samples are not probabilities with 0 and 1."""
     is_bad = jnp.any(checks.missing_rows((confidences, correct, weights)))
     return where_it_exists(~is_bad, method._fit(confidences, correct, weights))
 
@@ -263,7 +264,7 @@ def _fitted(
 def _applied(
     method: ConfidenceRecalibrator, params: Any, confidences: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """New confidences, NaN for NaN, and which ones are kept."""
+    """New confidences, NaN for NaN, and the mask of kept ones."""
     values = jnp.where(jnp.isnan(confidences), jnp.nan, method._apply(params, confidences))
     return values, method._is_kept(params, confidences)
 
@@ -273,7 +274,7 @@ _applied_to_each = jit_quick(jax.vmap(_applied, (None, 0, 0)))
 
 
 def _refuse_missing(params: PyTree, place: str) -> None:
-    """Refuses params that do not exist, all numbers of which are NaN then."""
+    """Refuses params that do not exist, which are NaN."""
     numbers = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
     if checks.is_concrete(params) and all(np.isnan(x).all() for x in numbers):
         raise ValueError(
@@ -283,7 +284,7 @@ def _refuse_missing(params: PyTree, place: str) -> None:
 
 
 def where_it_exists(exists: jax.Array, params: T) -> T:
-    """Params that are missing where the best ones do not exist: NaN, or what stands for it."""
+    """Params, with missing values where the optimum does not exist."""
 
     def masked(leaf: jax.Array) -> jax.Array:
         is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
@@ -306,7 +307,7 @@ def warn_about_kept(name: str, is_kept: jax.Array) -> None:
 
 
 def tempered(p: T, temperature: jax.Array | float) -> T:
-    """The distribution p at temperature T, as `TemperatureScaling` says; for a batch use `vmap`.
+    """Distribution p at temperature T, see `TemperatureScaling`; use `vmap` for a batch.
 
     Raises:
         NotImplementedError: if the family has no rule.

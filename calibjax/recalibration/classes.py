@@ -1,4 +1,4 @@
-"""Recalibration of classes: temperature, and linear maps of the log-probabilities."""
+"""Recalibration of classes by a temperature, and by linear maps of the log-probabilities."""
 
 import dataclasses
 import functools
@@ -29,21 +29,21 @@ from calibjax.scores import negative_log_likelihood
 if TYPE_CHECKING:
     from calibjax.hypothesis_tests.result import ConfidenceInterval
 
-_MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method, which the latter needs while slopes are steep
+_MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method; steep slopes need the latter
 _NUM_STEPS = 1000  # of expectation maximisation
-_MAX_PARAMETERS = 512  # whose curvatures are computed
-_FAR = 0.5  # log-odds that a step moves where there is no maximum, or more
+_MAX_PARAMETERS = 512  # for which curvatures are computed
+_FAR = 0.5  # least change of log-odds by a step if there is no maximum
 
 
 @record
 class LogitMap:
-    """The map z → A z + b of log-probabilities z, up to a constant.
+    """Map z → A z + b of log-probabilities z, up to a constant.
 
     With a temperature T and a share u, z are the logarithms of (1 − u) q + u / m with
     q ∝ p^{1/T}.
 
     Attributes:
-        slopes: A, a matrix [m, m], factors of a diagonal one, [m], or of all classes alike, ().
+        slopes: A, as a matrix [m, m], a diagonal [m], or one factor for all classes, ().
         biases: b, with sum zero, [m].
         temperature: T, positive, a scalar; None if z = log p.
         share: u of the uniform distribution, in (0, 1), a scalar; None if z = log p.
@@ -55,12 +55,12 @@ class LogitMap:
     share: jax.Array | None = None
 
     def check_values(self, name: str) -> "LogitMap":
-        """Refuses slopes and biases that are not finite, and no temperature or share."""
-        found = {"slopes": checks.finite(f"{name}.slopes", self.slopes)}
+        """Refuse slopes and biases that are not finite, and an invalid temperature or share."""
+        values = {"slopes": checks.finite(f"{name}.slopes", self.slopes)}
         if self.temperature is not None or self.share is not None:
-            found["temperature"] = checks.positive_scalar(f"{name}.temperature", self.temperature)
-            found["share"] = checks.proportion(f"{name}.share", self.share)
-        return checks.replaced(self, **found)
+            values["temperature"] = checks.positive_scalar(f"{name}.temperature", self.temperature)
+            values["share"] = checks.proportion(f"{name}.share", self.share)
+        return checks.replaced(self, **values)
 
     def __call__(self, logits: jax.Array) -> jax.Array:
         """Images of the logits of samples, [n, m]."""
@@ -73,16 +73,15 @@ class LogitMap:
 
 @record
 class MatrixScaling(Recalibrator):
-    """Matrix scaling, vector scaling, or a bias of each class, of classes at the best temperature.
+    """Matrix scaling, vector scaling, or a bias of each class, after temperature scaling.
 
         q ∝ exp(A z + b),   Σ_c b_c = 0,   z = log((n r + 1/m) / (n + 1)),   r ∝ p^{1/T},
         (A, b) minimising NLL(q) + λ m/n (Σ_c b_c² + Σ_c (A_cc − 1)²) + λ m (m − 1)/n Σ_{c≠d} A_cd²,
 
-    with the most likely temperature T, the mean negative log-likelihood of n samples, and the
-    penalty λ: structured matrix scaling. Few samples for each parameter leave the temperature alone
-    to be fitted, and so do large λ; 1 need not be tuned. Without a penalty, z = log p and
-    (A, b) is the most likely map, by which the mean of the new probabilities of each class is its
-    frequency.
+    with the maximum-likelihood temperature T, the mean negative log-likelihood of n samples, and
+    the penalty λ: structured matrix scaling. With few samples for each parameter, or large λ, only
+    the temperature is fitted; λ = 1 needs no tuning. Without a penalty, z = log p and (A, b) is the
+    maximum-likelihood map: the mean of the new probabilities of each class is its frequency.
 
     | structure | A | parameters | |
     | --- | --- | --- | --- |
@@ -90,24 +89,24 @@ class MatrixScaling(Recalibrator):
     | `"diagonal"` | a diagonal matrix | 2 m | vector scaling: a slope of each class |
     | `"full"` | any matrix | m² + m | matrix scaling, or Dirichlet calibration |
 
-    Probabilities of zero count as the smallest normal number. With a penalty a class that does not
-    occur keeps a probability, and weights are numbers of copies and n is their sum, so that their
-    scale matters.
+    Probabilities of zero are replaced by the smallest normal number. With a penalty, classes that
+    do not occur keep a positive probability. Weights are then numbers of copies with sum n, so
+    their scale matters.
 
     `fit(predictions, targets)` returns a `LogitMap`, `apply(params, predictions)` a batch of
-    `CategoricalLogits`, or of `Bernoulli`s for such. `identity` is a map without temperature.
+    `CategoricalLogits`, or of `Bernoulli`s for `Bernoulli`s. `identity` is a map without
+    temperature.
 
     Attributes:
-        penalty: λ, positive, a scalar; None for the most likely map.
+        penalty: λ, positive, a scalar; None for the maximum-likelihood map.
         structure: "bias", "diagonal" or "full".
 
     Raises:
-        TypeError: by the methods if the predictions are not of classes.
-        ValueError: by the methods if the structure is none of them; by `fit` without a penalty if
-            a class does not occur, or a map with other slopes tells some class, or a part of it,
-            apart from the others, so that the likelihood has no maximum. If the arrays are traced,
-            the map is NaN instead. With more than 512 parameters classes that are apart are not
-            noticed.
+        TypeError: by the methods if the predictions are not class predictions.
+        ValueError: by the methods if the structure is invalid; by `fit` without a penalty if the
+            likelihood has no maximum, because a class does not occur or is separated from the
+            others. If the arrays are traced, the map is NaN instead. Separation is not detected
+            with more than 512 parameters.
 
     Warns:
         UserWarning: by `fit` without a penalty if there are more parameters than samples.
@@ -150,7 +149,7 @@ class MatrixScaling(Recalibrator):
     def fit(
         self, predictions: ClassPredictions, targets: Numbers, weights: Numbers | None = None
     ) -> LogitMap:
-        """The most likely map."""
+        """Maximum-likelihood map."""
         params, exists = _fitted(self, bare(predictions), targets, weights)
         if self.penalty is None and checks.is_concrete(params):
             n = len(targets) if weights is None else int(np.sum(np.asarray(weights) > 0))
@@ -165,13 +164,13 @@ class MatrixScaling(Recalibrator):
     def apply(
         self, params: LogitMap, predictions: ClassPredictions
     ) -> Bernoulli | CategoricalLogits:
-        """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
+        """Recalibrated predictions: `CategoricalLogits`, or `Bernoulli` for `Bernoulli`."""
         bare_map = LogitMap(params.slopes, params.biases)
         checks.same_kind("params", bare_map, "fit", self.identity(predictions), num_axes=0)
         logits = params(log_probs_of(predictions))
         if isinstance(bare(predictions), Bernoulli):
             return like(predictions, Bernoulli(jax.nn.sigmoid(logits[:, 1] - logits[:, 0])))
-        if isinstance(plain := bare(predictions), CategoricalLogits):  # masked ones stay masked
+        if isinstance(plain := bare(predictions), CategoricalLogits):  # keeps masked classes
             logits = jnp.where(plain.logits == -jnp.inf, -jnp.inf, logits)
         return like(predictions, CategoricalLogits(logits))
 
@@ -196,7 +195,7 @@ class MatrixScaling(Recalibrator):
 def _fitted(
     method: MatrixScaling, predictions: ClassPredictions, labels: jax.Array, weights: Weights
 ) -> tuple[LogitMap, jax.Array]:
-    """The map, NaN if it does not exist, and whether it does."""
+    """The map, NaN if it does not exist, and whether it exists."""
     logits = log_probs_of(predictions)
     n, m = logits.shape
     dtype, eps = logits.dtype, float(jnp.finfo(logits.dtype).eps)
@@ -211,7 +210,7 @@ def _fitted(
         ridge = method._ridge(logits) * jnp.asarray(method.penalty, dtype) * m / total
     else:
         exists &= jnp.all(jnp.any((labels[:, None] == jnp.arange(m)) & (shares > 0)[:, None], 0))
-        if method._axes:  # overconfident predictions have no curvature, and Newton's steps no end
+        if method._axes:  # Newton's steps diverge for overconfident predictions without curvature
             scale = _temperature(logits, labels, shares)
             logits = logits / scale
     identity = method._identity(m, dtype)
@@ -222,7 +221,7 @@ def _fitted(
         )
 
     def moves(logits: jax.Array, changes: jax.Array) -> jax.Array:
-        """What changes of slopes and a bias of each class, [m, s], add to the logits."""
+        """Change of the logits by changes of slopes and a bias of each class, [m, s]."""
         return LogitMap(slopes_of(changes), changes[:, -1])(logits)
 
     if method.penalty is not None or ridge.size > _MAX_PARAMETERS:
@@ -245,9 +244,9 @@ def _fitted(
         first = Step(jnp.zeros_like(ridge), far, far, far)
         start = varying_as((first.change, first, 0), (logits, labels, shares, ridge))
         changes, last, _ = lax.while_loop(unfinished, step, start)
-        # Where classes are apart, and there are slopes, the likelihood has no maximum.
+        # With slopes, the likelihood of separated classes has no maximum.
         is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
-        # Probabilities of zero and one have no curvature, so that biases may not be found.
+        # Probabilities of zero and one have no curvature: biases may not be found.
         exists &= (last.largest < _FAR) & ~is_apart & (last.steepest < eps ** (1 / 3))
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
     params = LogitMap((identity.slopes + slopes_of(changes)) / scale, biases, *smoothing)
@@ -256,7 +255,7 @@ def _fitted(
 
 @record
 class TemperatureMixture:
-    """The map p → w_1 q + w_2 p + w_3 / m of class probabilities, with q ∝ p^{1/T}.
+    """Map p → w_1 q + w_2 p + w_3 / m of class probabilities, with q ∝ p^{1/T}.
 
     Attributes:
         temperature: T, positive, a scalar.
@@ -267,31 +266,31 @@ class TemperatureMixture:
     mixing_probs: jax.Array = parameter(simplex.with_axes("k"))
 
     def parts(self, logits: jax.Array) -> jax.Array:
-        """Probabilities at the temperature, those of the logits, and uniform ones, [3, n, m]."""
+        """Probabilities at the temperature, of the logits, and uniform, [3, n, m]."""
         probs = jax.nn.softmax(jnp.stack([logits / self.temperature, logits]), 2)
         return jnp.append(probs, jnp.full_like(probs[:1], 1 / logits.shape[1]), 0)
 
 
 @record
 class EnsembleTemperatureScaling(Recalibrator):
-    """Ensemble temperature scaling of classes: a mixture with the predictions, and with no opinion.
+    """Ensemble temperature scaling: a mixture of tempered, original and uniform predictions.
 
         q = w_1 r + w_2 p + w_3 / m,   r ∝ p^{1/T},   w ≥ 0, Σ_k w_k = 1,
 
-    with the most likely temperature T, and then the most likely weights w. Three parameters, that
-    keep the order of the probabilities, and none of these is 0 if w_3 > 0: for few samples, of
-    which some are surprises.
+    with maximum-likelihood temperature T, and then weights w. The three parameters keep the order
+    of the probabilities, which are positive if w_3 > 0. Use it for few samples with some unlikely
+    labels.
 
     `fit(predictions, targets)` returns a `TemperatureMixture`, `apply(params, predictions)` a batch
-    of `Categorical`s, or of `Bernoulli`s for such. Probabilities of zero count as the smallest
-    normal number. Temperatures are between e⁻¹⁰ and e¹⁰.
+    of `Categorical`s, or of `Bernoulli`s for `Bernoulli`s. Probabilities of zero are replaced by
+    the smallest normal number. Temperatures are between e⁻¹⁰ and e¹⁰.
 
     Raises:
-        TypeError: by the methods if the predictions are not of classes.
+        TypeError: by the methods if the predictions are not class predictions.
         ValueError: by the methods if shapes or values are wrong.
 
-    Cost: O(n m), and O(n) for each of 1000 steps of expectation maximisation, in which weights that
-    vanish become small.
+    Cost: O(n m), and O(n) for each of 1000 steps of expectation maximisation, after which vanishing
+    weights are small.
 
     References: Zhang, Kailkhura and Han (2020), Mix-n-match: ensemble and compositional methods for
     uncertainty calibration in deep learning, §3.2.
@@ -308,7 +307,7 @@ class EnsembleTemperatureScaling(Recalibrator):
     def fit(
         self, predictions: ClassPredictions, targets: Numbers, weights: Numbers | None = None
     ) -> TemperatureMixture:
-        """The most likely mixture."""
+        """Maximum-likelihood mixture."""
         logits = log_probs_of(predictions)
         ones = jnp.ones_like(logits[:, 0])
         return _most_likely_mixture(logits, targets, ones if weights is None else weights)
@@ -317,14 +316,14 @@ class EnsembleTemperatureScaling(Recalibrator):
     def apply(
         self, params: TemperatureMixture, predictions: ClassPredictions
     ) -> Bernoulli | Categorical:
-        """New predictions, `Categorical`, or `Bernoulli` for such."""
+        """Recalibrated predictions: `Categorical`, or `Bernoulli` for `Bernoulli`."""
         checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
         probs = _mixed(params, log_probs_of(predictions))
         is_binary = isinstance(bare(predictions), Bernoulli)
         return like(predictions, Bernoulli(probs[:, 1]) if is_binary else Categorical(probs))
 
     def identity(self, predictions: ClassPredictions) -> TemperatureMixture:
-        """The predictions themselves."""
+        """Mixture with weight one on the predictions."""
         one = jnp.ones((), floating_dtype(predictions))
         return TemperatureMixture(one, one * jnp.array([0, 1, 0]))
 
@@ -356,12 +355,12 @@ def _smoothed(logits: jax.Array, temperature: jax.Array, share: jax.Array) -> ja
     """Logarithms of softmax(logits / T) with a share of the uniform distribution."""
     temperature, share = (x.astype(logits.dtype) for x in (temperature, share))
     probs = jax.nn.softmax(logits / temperature, 1)
-    # Not centred, as by the authors: the mean log-probability says how sure a prediction is.
+    # Not centred, unlike the authors' code: the mean log-probability measures certainty.
     return jnp.log((1 - share) * probs + share / logits.shape[1])
 
 
 def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
-    """The most likely temperature, or the first or last of the range; weights have sum one."""
+    """Maximum-likelihood temperature within the range; weights have sum one."""
     is_own = labels[:, None] == jnp.arange(logits.shape[1])
 
     def slope(log_temperature: jax.Array) -> jax.Array:
@@ -374,7 +373,7 @@ def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> ja
 
 
 def _features(method: MatrixScaling, logits: jax.Array) -> tuple[jax.Array, int]:
-    """What the log-odds of each class are linear in, [n, m, s], and how many all classes share."""
+    """Regressors of the log-odds of each class, [n, m, s], and the number of shared ones."""
     n, m = logits.shape
     ones = jnp.ones((n, m, 1), logits.dtype)
     if not method._axes:
@@ -395,19 +394,19 @@ def log_probs_of(predictions: Any) -> jax.Array:
 
 
 def _refuse(labels: np.ndarray, weights: Weights, num_classes: int) -> None:
-    """Raises an error that explains why there is no maximum."""
+    """Raise an error that explains why there is no maximum."""
     labels = labels if weights is None else labels[np.asarray(weights) > 0]
     missing = sorted(set(range(num_classes)) - set(labels.tolist()))
     if missing:
         raise ValueError(f"targets: expected every class, got none of class {missing[0]}")
     raise ValueError(
         "predictions: expected classes that overlap, got some that linear maps of "
-        "log-probabilities tell apart, or probabilities of 0 and 1; "
+        "log-probabilities separate, or probabilities of 0 and 1; "
         "MatrixScaling with a penalty has a solution"
     )
 
 
-# Of log T, on which a minimum is searched first: the range, and a step beyond its ends.
+# Grid of log T: the range, and a step beyond its ends.
 _GRID = np.arange(-21, 22) / 2
 _MAX_ITERATIONS = 60
 
@@ -416,13 +415,13 @@ Loss = Callable[..., jax.Array]
 
 @record
 class TemperatureScaling(Recalibrator):
-    """Temperature scaling: all predictions p are replaced by q ∝ p^{1/T} with one T.
+    """Temperature scaling: replaces all predictions p by q ∝ p^{1/T} with one T.
 
     `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of the
-    scaled predictions; `apply(T, predictions)` returns the latter. T > 1 flattens, T < 1 sharpens,
-    T = 1 leaves p unchanged. The density q ∝ p^{1/T} is with respect to a measure for which q is
-    in the family of p: Lebesgue or counting measure, and for proportions and positive numbers
-    (`Gamma`, `LogNormal`) the measure with density 1 / ∏_k x_k:
+    scaled predictions; `apply(T, predictions)` returns these. T > 1 flattens, T < 1 sharpens, T = 1
+    is the identity. The density q ∝ p^{1/T} is with respect to a measure for which q is in the
+    family of p: Lebesgue or counting measure, and for proportions and positive numbers (`Gamma`,
+    `LogNormal`) the measure with density 1 / ∏_k x_k:
 
     | family | parameters of q |
     | --- | --- |
@@ -441,37 +440,35 @@ class TemperatureScaling(Recalibrator):
     | `Ensemble` | deviations from the mean · √T |
 
     The last two are conventions: the density of the new mixture is not a power, and draws have no
-    density; their variance is multiplied by T like that of normal distributions. Draws of a density
-    ∝ exp(−½ q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ), are at temperature T where theirs is T^{1/β}. Means do
-    not change, except for `LogNormal` and for classes, which keep the order of their probabilities;
-    parameters `loc` never change.
+    density; T multiplies their variance, as for normal distributions. Draws from a density ∝ exp(−½
+    q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ), need T^{1/β} to represent this density at temperature T. Means
+    do not change, except for `LogNormal` and for classes, which keep the order of their
+    probabilities. Parameters `loc` never change.
 
-    Families without a rule, and those that are not closed under powers, such as Poisson
-    distributions, raise an error. A family of your own defines the method
-    `tempered(temperature)`, which returns another instance; if no power of its density is in the
-    family, it may follow a convention of its own, such as scale · T of a logistic distribution.
+    Families without a rule, and families that are not closed under powers, such as Poisson
+    distributions, raise an error. A family of your own defines the method `tempered(temperature)`,
+    which returns another instance, by a convention if no power of its density is in the family.
 
-    Logits of networks are best passed as `distributions.CategoricalLogits`: in float32
-    probabilities underflow, and a probability of zero stays zero at every temperature. If a target
-    has probability zero, the likelihood has no maximum unless probabilities are clipped.
+    Pass logits of networks as `distributions.CategoricalLogits`: in float32 probabilities
+    underflow, and a probability of zero stays zero at every temperature. If a target has
+    probability zero, the likelihood has no maximum unless probabilities are clipped.
 
     The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰ and one
-    beyond each end, and the lowest minimum *between* two of them is refined by the secant method on
-    the derivative with respect to log T, safeguarded by bisection. Even lower losses at an end are
-    ignored: the SKCE, for instance, goes to zero for T → ∞ as predictions get ever wider. A loss
-    that does not depend on T gives T = 1.
+    beyond each end. The lowest minimum *between* two of them is refined by the secant method on the
+    derivative with respect to log T, safeguarded by bisection. Lower losses at an end are ignored:
+    the SKCE, for instance, goes to zero for T → ∞. A constant loss gives T = 1.
 
     `apply` and, if the loss is twice differentiable, `fit` can be differentiated. `fit` is compiled
-    once for each loss object, as by `jax.jit`: what the loss reads from outside must not change.
+    once for each loss object, as by `jax.jit`: values in its closure must not change.
 
     Attributes:
         loss: function (predictions, targets) → scalar that can be differentiated with respect to
             the predictions. The unbiased SKCE is `functools.partial(estimators.skce, kernel)`. If
-            `fit` is given weights, the loss is called with a keyword argument `weights`, [n].
+            `fit` is given weights, they are passed to the loss as `weights`, [n].
 
     Raises:
-        TypeError: by the methods if the loss is no function; by `fit` if it does not return a
-            scalar, or takes no weights but there are some.
+        TypeError: by the methods if the loss is not a function; by `fit` if it does not return a
+            scalar, or does not take the given weights.
         ValueError: by `fit` if the loss has no minimum in the range, such as the negative
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             If the arrays are traced, the temperature is NaN instead.
@@ -502,8 +499,8 @@ class TemperatureScaling(Recalibrator):
     def fit(
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> jax.Array:
-        """The temperature with the smallest loss, a scalar."""
-        is_likelihood = self.loss is negative_log_likelihood  # which does not cost pairs of samples
+        """Temperature with the smallest loss, a scalar."""
+        is_likelihood = self.loss is negative_log_likelihood  # no pairs of samples
         find = _likeliest if is_likelihood else functools.partial(_minimise, self.loss)
         temperature, losses = find(predictions, targets, weights)
         if checks.is_concrete(temperature) and not np.isfinite(temperature):
@@ -512,7 +509,7 @@ class TemperatureScaling(Recalibrator):
 
     @checked(params=lambda name, value, seen: checks.positive_scalar(name, value))
     def apply(self, params: Numbers, predictions: Family) -> Family:
-        """All predictions at the temperature `params`."""
+        """Predictions at the temperature `params`."""
         return _tempered(predictions, params)
 
     def identity(self, predictions: Distribution) -> jax.Array:
@@ -527,7 +524,7 @@ _tempered = jit_quick(jax.vmap(tempered, (0, None)))
 def _minimise(
     loss: Loss, predictions: Distribution, targets: ArrayLike, weights: Weights
 ) -> tuple[jax.Array, jax.Array]:
-    """The best temperature, NaN if there is none, and the losses on the grid."""
+    """Best temperature, NaN if there is none, and the losses on the grid."""
     more = {} if weights is None else {"weights": weights}
 
     @jax.jit  # traced once, and so is its derivative
@@ -557,8 +554,8 @@ _likeliest = jit_quick(functools.partial(inner(_minimise), negative_log_likeliho
 def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Index of the lowest local minimum in the interior of the range.
 
-    On both sides of it, the first values that differ by more than rounding errors are larger. Among
-    equal values, and if all are equal, it is the one closest to the middle.
+    On both sides, the first values that differ by more than rounding errors are larger. Ties are
+    broken by the distance to the middle.
     """
     losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
     left, right = losses[:-1], losses[1:]
@@ -566,7 +563,7 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
     is_equal = (left == right) | (jnp.abs(right - left) <= rounding)
     signs = jnp.where(is_equal, 0, jnp.sign(right - left))
 
-    # Of the nearest place on each side of a temperature where the loss is not flat.
+    # Slope at the nearest place on each side where the loss is not flat.
     places = jnp.arange(losses.size)
     is_before = (places[:, None] > places[:-1]) & (signs != 0)
     is_after = (places[:, None] <= places[:-1]) & (signs != 0)
@@ -583,10 +580,10 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _root(
     slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Where the slope changes from negative to positive, by the secant method.
+    """Root of an increasing slope, by the secant method.
 
-    It bisects where the secant leaves the interval, or a slope is not known. Points with a slope
-    that is not finite are beyond the minimum.
+    It bisects if the secant leaves the interval, or a slope is unknown. Points with a slope that is
+    not finite are beyond the minimum.
     """
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
@@ -611,20 +608,20 @@ def _root(
 
 
 def _refuse_temperature(losses: np.ndarray) -> None:
-    """Raises an error that explains why there is no minimum."""
+    """Raise an error that explains why there is no minimum."""
     inside = np.where(np.isfinite(losses), losses, np.inf)[1:-1]
     temperatures = np.exp(_GRID[1:-1])
     ends = f"T = {temperatures[0]:.1e} and {temperatures[-1]:.1e}"
     if np.isinf(inside).all():
         raise ValueError(
             f"loss: expected finite values at some temperature, got {losses[0]} between {ends}; "
-            "targets have probability zero; where that is due to rounding, pass logits in "
+            "targets have probability zero; if that is due to rounding, pass logits in "
             "distributions.CategoricalLogits"
         )
     raise ValueError(
         f"loss: expected a minimum between {ends}, got the smallest value at "
-        f"T = {temperatures[inside.argmin()]:.1e}; the likelihood has none where predictions "
-        "separate the classes (T to 0), or where constant ones are more likely (T to infinity)"
+        f"T = {temperatures[inside.argmin()]:.1e}; the likelihood has none if predictions "
+        "separate the classes (T to 0), or if constant ones are more likely (T to infinity)"
     )
 
 
@@ -639,33 +636,33 @@ def temperature_interval(
 ) -> "ConfidenceInterval":
     """Asymptotic confidence interval for the temperature that minimises the expected loss.
 
-    T is that of `TemperatureScaling`. With θ = log T and the loss l_i(θ) of sample i at this
+    T is the result of `TemperatureScaling`. With θ = log T and the loss l_i(θ) of sample i at this
     temperature, the interval is T exp(± z s) with the sandwich estimate of the standard error
 
         s² = Σ_i l_i'(θ)² / (Σ_i l_i''(θ))²,
 
-    with weights w_i l_i in place of l_i, which does not assume that any temperature makes the
-    model calibrated. T = 1 in the interval does not mean that the model is calibrated.
+    or with w_i l_i instead of l_i for weights. This does not assume that any temperature makes the
+    model calibrated. An interval that contains T = 1 is no evidence of calibration.
 
     Args:
         predictions: batch of n distributions with `tempered`.
         targets: [n] or [n, d].
         loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
             differentiable in T; the CRPS of `Ensemble` is not.
-        weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count equally.
+        weights: w ≥ 0 of the samples, [n], which the loss has to take; None for equal weights.
         confidence_level: in (0, 1).
 
     Returns:
-        The interval; `estimate` is T, `standard_error` is T s. All but T is NaN if the loss of the
-        samples is not convex at T, or its curvature is not finite.
+        The interval; `estimate` is T, `standard_error` is T s. All values except T are NaN if the
+        loss is not convex at T, or its curvature is not finite.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or the loss has no minimum, see
-            `TemperatureScaling`.
+        ValueError: if shapes or values are wrong, or the loss has no minimum (see
+            `TemperatureScaling`).
         NotImplementedError: if the family has no `tempered`.
 
-    Cost: that of `TemperatureScaling.fit`.
+    Cost: `TemperatureScaling.fit`.
 
     References: none of the four papers has it; White (1982), Maximum likelihood estimation of
     misspecified models, for the standard error.

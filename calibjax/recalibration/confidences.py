@@ -1,4 +1,4 @@
-"""Recalibration of confidences: sigmoid, quadratic, beta, bins, isotonic regression, Venn–Abers."""
+"""Recalibration of confidences: sigmoid, quadratic, beta, bins, isotonic, Venn–Abers."""
 
 import dataclasses
 from typing import Any
@@ -25,7 +25,7 @@ from calibjax.scores.proper import weighted_mean
 
 @record
 class SigmoidMap:
-    """The map r → sigmoid(slope · log(r / (1 − r)) + intercept) of confidences.
+    """Map r → sigmoid(slope · log(r / (1 − r)) + intercept) of confidences.
 
     Attributes:
         slope: a; positive if the order of the confidences is kept.
@@ -36,7 +36,7 @@ class SigmoidMap:
     intercept: jax.Array = parameter(real)
 
     def __call__(self, confidences: jax.Array) -> jax.Array:
-        """The images of confidences of any shape."""
+        """Images of confidences of any shape."""
         slope, intercept = (x.astype(confidences.dtype) for x in (self.slope, self.intercept))
         return jax.nn.sigmoid(slope * log_odds(confidences) + intercept)
 
@@ -48,31 +48,29 @@ class PlattScaling(ConfidenceRecalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),
         (a, b) = argmax Σ_i t_i log r'_i + (1 − t_i) log(1 − r'_i)
 
-    with t = correct: logistic regression of `correct` on the log-odds, and with weights
-    Σ_i w_i (t_i log r'_i + (1 − t_i) log(1 − r'_i)). With two classes it is
-    temperature scaling with T = 1/a and a bias. The slope a is negative if confident predictions
-    are wrong more often, which reverses the order of the confidences.
+    with t = correct: (weighted) logistic regression of `correct` on the log-odds. For two classes
+    it is temperature scaling with T = 1/a and a bias. The slope a is negative if confident
+    predictions are wrong more often; this reverses the order of the confidences.
 
-    Confidences of 0 and 1 have infinite log-odds. All are clipped to [ε, 1 − ε], where ε is the
-    machine precision of their dtype, 2·10⁻¹⁶ or 1·10⁻⁷, so that certain predictions count as
-    log-odds of ±36 or ±16.
+    Confidences are clipped to [ε, 1 − ε] with the machine precision ε of their dtype, 2·10⁻¹⁶ or
+    1·10⁻⁷, so log-odds are at most ±36 or ±16.
 
     The likelihood has a maximum if and only if both outcomes occur and no threshold separates the
     confidences of correct and wrong predictions. Platt's own targets, `smooth_targets`, remove this
-    restriction: with n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2) for these,
-    and 1 / (n − n₁ + 2) for the others; weights are numbers of copies then, and their scale
-    matters. At least two confidences must still differ.
+    restriction: with n₁ of n predictions correct, t = (n₁ + 1) / (n₁ + 2) for these, and 1 / (n −
+    n₁ + 2) for the others. Weights are then numbers of copies, and their scale matters. At least
+    two confidences must still differ.
 
-    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    For a batch of class predictions, such as `Categorical`, and labels [n] instead of confidences
     and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
     `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
 
     `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
-    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
-    returns them; `correct` is 0 or 1, [n]. Both can be differentiated.
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as from
+    `estimators.top_label`; `correct` is 0 or 1, [n]. Both can be differentiated.
 
     Attributes:
-        smooth_targets: whether the targets are Platt's instead of 1 and 0.
+        smooth_targets: whether to use Platt's targets instead of 1 and 0.
 
     Raises:
         TypeError: by the methods if an argument or `smooth_targets` is of the wrong kind.
@@ -129,36 +127,30 @@ class MMCEScaling(ConfidenceRecalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
         (a, b) minimising NLL(r') + weight · MMCE(r')²
 
-    with the negative log-likelihood of `correct` and its `estimators.kernel.mmce`, both of which
-    take the weights of the samples: the loss with which Kumar et al. train networks, here for maps
-    of the confidences of a trained network, and with the square, which is smooth.
-    Weight zero would be `PlattScaling` except for the constraint a > 0,
-    which keeps the order of the confidences.
+    with the (weighted) negative log-likelihood of `correct` and `estimators.kernel.mmce`. Kumar et
+    al. train networks with this loss; here it is used for maps of the confidences of a trained
+    network, with the square, which is smooth. Weight zero would be `PlattScaling` with the
+    constraint a > 0, which keeps the order of the confidences.
 
-    The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, which
-    replaces all confidences by their accuracy; this is calibrated but uninformative. A map that
-    distinguishes confidences has a squared MMCE of order 1/n even if it is perfectly calibrated.
-    The likelihood outweighs this if the confidences are significantly more informative than their
-    mean: by about weight / 4n in NLL. If they are not, or if confident predictions are wrong more
-    often, a goes to zero.
+    The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, in which
+    all confidences equal their accuracy; this is calibrated but uninformative. Any other map has a
+    squared MMCE of order 1/n even if it is perfectly calibrated. The likelihood outweighs this if
+    the confidences improve the NLL over their mean by about weight / 4n. Otherwise, or if confident
+    predictions are wrong more often, a goes to zero.
 
-    Confidences are clipped, and class predictions recalibrated, as in `PlattScaling`.
-
-    `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
-    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
-    returns them; `correct` is 0 or 1, [n]. `apply` can be differentiated.
+    Arguments, clipping and class predictions are as in `PlattScaling`. `fit` returns a
+    `SigmoidMap`. `apply` can be differentiated.
 
     Attributes:
-        kernel: kernel on numbers in [0, 1]; `Exponential(0.4)`, the default, is that of Kumar et
-            al.
+        kernel: kernel on numbers in [0, 1]; by default `Exponential(0.4)`, as by Kumar et al.
         weight: factor of the squared MMCE, positive, a scalar.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong, or the weight is not positive; by
-            `fit` if there is no minimum, because `correct` is the same for all, or a threshold
-            separates wrong predictions from correct ones above it. If the arrays are traced, slope
-            and intercept are NaN instead.
+            `fit` if there is no minimum, because `correct` is constant, or a threshold separates
+            wrong predictions from correct ones above it. If the arrays are traced, slope and
+            intercept are NaN instead.
 
     Cost: n²/2 evaluations of the kernel and its derivative for each of about 15 steps of L-BFGS,
     at most 100; O(n + tile²) memory.
@@ -196,13 +188,13 @@ class MMCEScaling(ConfidenceRecalibrator):
         return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
 
 
-# Which of the slopes are fitted; the best of those that do not decrease is the best of all.
+# Masks of fitted slopes; the best nondecreasing fit among them is the optimum.
 _FACES = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [0, 0, 1]], float)
 
 
 @record
 class BetaMap:
-    """The map r → sigmoid(a log r − b log(1 − r) + c) of confidences.
+    """Map r → sigmoid(a log r − b log(1 − r) + c) of confidences.
 
     Attributes:
         rise: a ≥ 0, slope of the log-odds at small confidences.
@@ -221,17 +213,10 @@ class BetaCalibration(ConfidenceRecalibrator):
 
         r → sigmoid(a log r − b log(1 − r) + c),   a, b ≥ 0,
 
-    which is what makes confidences calibrated that are beta distributed among correct and among
-    wrong predictions. For a = b it is `PlattScaling`; other than that it contains the identity,
-    and maps that are steep at one end only. Confidences are clipped as there.
-
-    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
-    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
-    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
-
-    `fit(confidences, correct)` returns a `BetaMap`, `apply(params, confidences)` confidences [n].
-    The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label` returns
-    them; `correct` is 0 or 1, [n].
+    the correct map for confidences that are beta distributed among correct and among wrong
+    predictions. For a = b it is `PlattScaling`; it also contains maps that are steep at one end
+    only. Arguments, clipping and class predictions are as in `PlattScaling`. `fit` returns a
+    `BetaMap`.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
@@ -277,7 +262,7 @@ class BetaCalibration(ConfidenceRecalibrator):
 
 
 def _features(confidences: jax.Array) -> jax.Array:
-    """Log r, −log(1 − r) and 1, [3, n]."""
+    """Regressors log r, −log(1 − r) and 1, [3, n]."""
     eps = jnp.finfo(confidences.dtype).eps
     inside = jnp.clip(confidences, eps, 1 - eps)
     return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
@@ -285,7 +270,7 @@ def _features(confidences: jax.Array) -> jax.Array:
 
 @record
 class QuadraticMap:
-    """The map r → sigmoid(a + b z + c z²) of confidences r with log-odds z.
+    """Map r → sigmoid(a + b z + c z²) of confidences r with log-odds z.
 
     Attributes:
         intercept: a.
@@ -300,16 +285,16 @@ class QuadraticMap:
 
 @record
 class QuadraticScaling(ConfidenceRecalibrator):
-    """Quadratic scaling: a quadratic function of the log-odds z, pulled towards the identity.
+    """Quadratic scaling: a quadratic function of the log-odds z, shrunk towards the identity.
 
         r → r' = sigmoid(a + b z + c z²),   z = log(r / (1 − r)),
         (a, b, c) minimising Σ_i NLL(r'_i) + a² + (b − 1)² + c².
 
-    The log-odds are quadratic if those of correct and of wrong predictions are normal with
-    different variances. The ridge counts as much as a few samples and has nothing to tune. The
-    minimum exists for all samples, also if a threshold separates the outcomes or only one occurs.
-    If c is not zero the map is not monotone: beyond z = −b / 2c, which usually is far from the
-    data, the order of confidences is reversed.
+    The true map is quadratic if the log-odds of correct and of wrong predictions are normal with
+    different variances. The ridge has the weight of a few samples and needs no tuning. The minimum
+    always exists, even if a threshold separates the outcomes or only one occurs. If c is not zero
+    the map is not monotone: it reverses the order of confidences beyond z = −b / 2c, usually far
+    from the data.
 
     Arguments, clipping and class predictions are as in `PlattScaling`. `fit` returns a
     `QuadraticMap`. Weights are numbers of copies: their scale matters.
@@ -321,8 +306,8 @@ class QuadraticScaling(ConfidenceRecalibrator):
     Cost: O(n) for each of about 8 iterations of Newton's method.
 
     References: Berta, Holzmüller, Jordan and Bach (2025), Structured matrix scaling for multi-class
-    calibration, for the quadratic map of two classes, there without a ridge, and the ridge of
-    strength 1 / n, there of more classes.
+    calibration, for the quadratic map of two classes (without a ridge) and the ridge of strength 1
+    / n (for more classes).
 
     >>> import jax.numpy as jnp
     >>> method, correct = QuadraticScaling(), jnp.array([0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1])
@@ -367,11 +352,11 @@ def _accuracies(name: str, values: jax.Array) -> Any:
 
 @record
 class BinAccuracies:
-    """What `HistogramBinning` learns.
+    """Params of `HistogramBinning`.
 
     Attributes:
         accuracies: proportion of correct predictions in each interval, NaN in empty ones, [b].
-        counts: number of calibration samples in each interval, of those with positive weights, [b].
+        counts: number of calibration samples with positive weight in each interval, [b].
     """
 
     accuracies: jax.Array = parameter(constraints.Constraint("proportions", _accuracies, ("b",)))
@@ -379,27 +364,20 @@ class BinAccuracies:
 
 
 def number_of_bins(value: Any, name: str) -> int | None:
-    """A number of intervals, if there is one."""
+    """Number of intervals, or None."""
     return value if value is None else checks.size_in_range(name, value, 1, MAX_BINS)
 
 
 @record
 class HistogramBinning(ConfidenceRecalibrator):
-    """Histogram binning: the accuracy of the calibration samples in the same interval.
+    """Histogram binning: the (weighted) accuracy of the calibration samples in the same interval.
 
-    The intervals are those of `estimators.UniformBins`, [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1],
-    for calibration and new confidences alike; accuracies are weighted if there are weights.
-    Confidences in intervals without calibration samples are kept, with a `UserWarning`, which
-    compiled code cannot give: check `params.counts`.
+    The intervals are [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1], as in `estimators.UniformBins`.
+    Confidences in intervals without calibration samples are kept, with a `UserWarning` except in
+    compiled code: check `params.counts`.
 
-    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
-    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
-    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class may get probability
-    zero in this way; then the negative log-likelihood of its labels is infinite.
-
-    `fit(confidences, correct)` returns `BinAccuracies`, `apply(params, confidences)` confidences
-    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
-    returns them; `correct` is 0 or 1, [n].
+    Arguments and class predictions are as in `PlattScaling`. A class may get probability zero; then
+    the negative log-likelihood of its labels is infinite. `fit` returns `BinAccuracies`.
 
     Attributes:
         num_bins: b, number of intervals, between 1 and 2²⁴.
@@ -411,8 +389,8 @@ class HistogramBinning(ConfidenceRecalibrator):
     Cost: O(n + b).
 
     References: Zadrozny and Elkan (2001), Obtaining calibrated probability estimates from decision
-    trees and naive Bayesian classifiers, §3.3, there with bins of equal size; Guo et al. (2017),
-    On calibration of modern neural networks, §4.1; L21 §2.2, with intervals of equal length.
+    trees and naive Bayesian classifiers, §3.3, with bins of equal size; Guo et al. (2017), On
+    calibration of modern neural networks, §4.1; L21 §2.2, with intervals of equal length.
 
     >>> import jax.numpy as jnp
     >>> method = HistogramBinning(2)
@@ -434,8 +412,10 @@ class HistogramBinning(ConfidenceRecalibrator):
         return BinAccuracies(checks.nan_unless(counts > 0, accuracies), counts)
 
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> jax.Array:
-        known = checks.nan_unless(params.counts > 0, params.accuracies.astype(confidences.dtype))
-        accuracies = known[interval_index(confidences, params.counts.size)]
+        by_interval = checks.nan_unless(
+            params.counts > 0, params.accuracies.astype(confidences.dtype)
+        )
+        accuracies = by_interval[interval_index(confidences, params.counts.size)]
         return jnp.where(self._is_kept(params, confidences), confidences, accuracies)
 
     def _is_kept(self, params: BinAccuracies, confidences: jax.Array) -> jax.Array:
@@ -447,7 +427,7 @@ def _rising(name: str, values: jax.Array) -> Any:
     values = checks.increasing(name, values, "numbers that do not decrease")
     if checks.is_concrete(values):
         return values
-    # Traced ones, which anything may be interpolated between, are NaN as a whole.
+    # One NaN makes traced values NaN, because any of them may be interpolated.
     return checks.nan_unless(~jnp.any(jnp.isnan(values), -1, keepdims=True), values)
 
 
@@ -456,14 +436,14 @@ _RISING = constraints.Constraint("proportions that do not decrease", _rising, ("
 
 @record
 class IsotonicMap:
-    """The non-decreasing, piecewise linear map that `IsotonicRegression` learns.
+    """Non-decreasing, piecewise linear map, the params of `IsotonicRegression`.
 
-    `QuantileRecalibration` learns it as a distribution function on [0, 1], from (0, 0) to (1, 1).
+    In `QuantileRecalibration` it is a distribution function on [0, 1], from (0, 0) to (1, 1).
 
     Attributes:
-        thresholds: the calibration confidences in increasing order, [k]; in place of those with
-            weight 0 others are repeated.
-        values: their images, [k]; confidences in between are interpolated.
+        thresholds: calibration confidences in increasing order, [k]; samples with weight 0 repeat
+            others.
+        values: images of the thresholds, [k], interpolated in between.
     """
 
     thresholds: jax.Array = parameter(_RISING)
@@ -490,46 +470,38 @@ class IsotonicMap:
 
 @record
 class IsotonicRegression(ConfidenceRecalibrator):
-    """Isotonic regression: the non-decreasing map of confidences with the least squared error.
+    """Isotonic regression: the non-decreasing map of confidences with the smallest squared error.
 
         f = argmin Σ_i (f(r_i) − c_i)² over non-decreasing f,
 
-    with weights Σ_i w_i (f(r_i) − c_i)², for confidences r and c = correct: where the accuracy
-    decreases, neighbouring samples are pooled and share their accuracy (pool adjacent violators).
-    Samples of equal confidence share a value. Between calibration confidences the map is linear,
-    and constant beyond the first and the last, as in scikit-learn's
-    `IsotonicRegression(out_of_bounds="clip")`, which also merges confidences that differ by less
-    than 10⁻⁶ in float32.
+    for confidences r and c = correct, or Σ_i w_i (f(r_i) − c_i)² with weights. Neighbouring samples
+    with decreasing accuracy are pooled (pool adjacent violators), and so are samples of equal
+    confidence. The map is linear between calibration confidences, and constant beyond the first and
+    the last, as in scikit-learn's `IsotonicRegression(out_of_bounds="clip")`, which also merges
+    confidences that differ by less than 10⁻⁶ in float32. Different confidences may become equal,
+    but their order is never reversed.
 
-    Different confidences may become equal, but their order is never reversed.
+    The first and the last samples often have accuracies of 0 and 1, with an infinite log-loss of
+    wrong ones. By default, `smooth`, the result is therefore (n f + 1) / (n + 2) with the number of
+    samples n. Weights are then numbers of copies, and their scale matters.
 
-    The first and the last samples often have accuracies of 0 and 1, and the log-loss of a wrong one
-    is infinite. By default, `smooth`, the result therefore is mixed with the uniform distribution:
-    (n f + 1) / (n + 2), with the number of samples n. Weights are numbers of copies then, and their
-    scale matters.
-
-    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
-    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
-    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. This is what scikit-learn's
-    `CalibratedClassifierCV` does, without smoothing. Without it a class may get probability zero;
-    then the negative log-likelihood of its labels is infinite.
-
-    `fit(confidences, correct)` returns an `IsotonicMap`, `apply(params, confidences)` confidences
-    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
-    returns them; `correct` is 0 or 1, [n]. Both can be differentiated.
+    Arguments and class predictions are as in `PlattScaling`, and without smoothing as in
+    scikit-learn's `CalibratedClassifierCV`; a class may then get probability zero, and its labels
+    an infinite negative log-likelihood. `fit` returns an `IsotonicMap`. `fit` and `apply` can be
+    differentiated.
 
     Attributes:
-        smooth: whether the result is mixed with the uniform distribution.
+        smooth: whether to mix the result with the uniform distribution.
 
     Raises:
         TypeError: by the methods if an argument or `smooth` is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong.
 
-    Cost: one sort and O(n) for each round, in which all decreasing runs are pooled at once; about
-    log n rounds for independent data, n^⅔ at worst. O(n) memory.
+    Cost: one sort and O(n) for each round, which pools all decreasing runs at once; about log n
+    rounds for independent data, n^⅔ at worst. O(n) memory.
 
     References: Zadrozny and Elkan (2002), Transforming classifier scores into accurate multiclass
-    probability estimates, §3, and §4 for the classes; L21 §2.2.
+    probability estimates, §3, and §4 for classes; L21 §2.2.
 
     >>> import jax.numpy as jnp
     >>> method = IsotonicRegression(smooth=False)
@@ -544,7 +516,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
     _learns = IsotonicMap
 
     def _identity(self, one: jax.Array) -> IsotonicMap:
-        # The score by `values` is of the odds near 0 and near 1.
+        # The derivatives by `values` are scores of the odds near 0 and near 1.
         ends = jnp.stack([jnp.zeros_like(one), one])
         return IsotonicMap(ends, ends)
 
@@ -565,7 +537,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
 
 def _isotonic(confidences: jax.Array, correct: jax.Array, weights: Weights) -> tuple[Any, ...]:
-    """The samples in the order of confidences, confidences, correct and weights, and the means."""
+    """Order of the samples by confidence; confidences, correct and weights in it; and the means."""
     confidences, correct = checks.counted(weights, (confidences, correct))
     order = jnp.argsort(confidences)
     samples = jax.tree.map(lambda x: x[order], (confidences, correct, weights))
@@ -574,13 +546,13 @@ def _isotonic(confidences: jax.Array, correct: jax.Array, weights: Weights) -> t
 
 @record
 class VennAbersSteps:
-    """The two step functions that `VennAbers` learns, at the calibration confidences.
+    """Two step functions at the calibration confidences, the params of `VennAbers`.
 
     Attributes:
-        thresholds: these confidences in increasing order, [k]; in place of those with weight 0
-            others are repeated.
-        low: p₀ at the thresholds, and from each to the next, [k].
-        high: p₁ at the thresholds, and from each to the one before, [k].
+        thresholds: calibration confidences in increasing order, [k]; samples with weight 0 repeat
+            others.
+        low: p₀ from each threshold to the next, [k].
+        high: p₁ from each threshold to the one before, [k].
     """
 
     thresholds: jax.Array = parameter(_RISING)
@@ -590,27 +562,26 @@ class VennAbersSteps:
 
 @record
 class VennAbers(ConfidenceRecalibrator):
-    """Inductive Venn-Abers prediction: isotonic regression that is valid for every n.
+    """Inductive Venn–Abers prediction: isotonic regression with validity for every n.
 
         r → p₁ / (1 − p₀ + p₁),
 
     where p_c is the value at r of the isotonic regression of the calibration samples and one more
-    of confidence r that is correct (c = 1), or wrong (c = 0). One of p₀ and p₁, the one of the
-    observed outcome, is perfectly calibrated if samples are exchangeable; they differ where there
-    are few samples, and the result never is 0 or 1. See `IsotonicRegression` for arguments and for
-    class predictions. Weights are numbers of copies, compared with one further sample of weight 1:
-    their scale matters.
+    sample of confidence r that is correct (c = 1) or wrong (c = 0). If samples are exchangeable,
+    p_c of the observed outcome c is perfectly calibrated. p₀ and p₁ differ if there are few
+    samples, and the result is never 0 or 1. Arguments and class predictions are as in
+    `PlattScaling`. Weights are numbers of copies, and their scale matters.
 
     Both are step functions. If the first a of the ordered samples have weight W_a, and the correct
     ones of these Y_a,
 
         p₁(r) = max_{a ≤ #{r_i < r}} min_{b > a} (Y_b − Y_a + 1) / (W_b − W_a + 1),
 
-    and 1 beyond the last sample; a and b do not divide equal confidences. By symmetry 1 − p₀ is the
-    same of the reversed order and of wrong predictions.
+    and 1 beyond the last sample; a and b do not divide equal confidences. By symmetry, 1 − p₀ is p₁
+    for the reversed order and wrong predictions.
 
-    `fit` returns both functions, `VennAbersSteps`; `interval(params, confidences)` are p₀ and p₁.
-    `cross_fitted` makes it the cross Venn-Abers predictor, each fold calibrated by the others.
+    `fit` returns `VennAbersSteps`, `interval(params, confidences)` p₀ and p₁. `cross_fitted` gives
+    the cross Venn–Abers predictor.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
@@ -618,7 +589,7 @@ class VennAbers(ConfidenceRecalibrator):
 
     Cost: `fit` costs one isotonic regression and O(n log n), a new confidence O(log n).
 
-    References: Vovk and Petej (2014), Venn-Abers predictors; Vovk, Petej and Fedorova (2015),
+    References: Vovk and Petej (2014), Venn–Abers predictors; Vovk, Petej and Fedorova (2015),
     Large-scale probabilistic predictors with and without guarantees of validity, §3, whose
     algorithms 1 to 4 have the same results, and eq. (6).
 
@@ -668,19 +639,19 @@ class VennAbers(ConfidenceRecalibrator):
 def _with_one_more(
     outputs: jax.Array, weights: jax.Array, is_first: jax.Array, means: jax.Array
 ) -> jax.Array:
-    """Isotonic means at each input, [n], if there is one more sample at it, of output 1.
+    """Isotonic means at each input, [n], with one more sample there, of output 1.
 
     The minimum of `VennAbers` over b is attained at the end of a block of `means`, the isotonic
-    means without the sample: where a line from a point below touches a convex chain.
+    means without the sample: a tangent from a point below to a convex chain.
 
     Args:
         outputs: from 0 to 1, ordered by inputs, [n].
         weights: of the outputs, [n].
-        is_first: whether an output is the first one of its input, [n].
-        means: their isotonic means, [n].
+        is_first: whether an output is the first of its input, [n].
+        means: isotonic means of the outputs, [n].
     """
     n, columns = outputs.size, jnp.stack([weights * outputs, weights])
-    # Sums of multiples of their unit of rounding are exact, and sums of the rest small.
+    # Sums of multiples of the rounding unit are exact, and sums of the rest are small.
     largest = jnp.sum(weights)
     multiples = (columns + largest) - largest
     sums = jnp.cumsum(jnp.stack([multiples, columns - multiples]), 2)
@@ -688,7 +659,7 @@ def _with_one_more(
     starts, ends = jnp.arange(n), jnp.searchsorted(means, means, side="right")
 
     def halved(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        low, high, least = state  # places between which the block is
+        low, high, least = state  # bounds of the index of the block
         middle = (low + high) // 2
         total, weight = jnp.sum(sums[..., ends[middle]] - sums[..., starts], 0)
         mean = (total + 1) / (weight + 1)

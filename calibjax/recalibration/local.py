@@ -1,4 +1,4 @@
-"""Recalibration within neighbourhoods (LoRe) and within groups, and what recalibrations gain."""
+"""Recalibration within neighbourhoods (LoRe) and groups, and gains of recalibrations."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ from calibjax.scores.proper import per_sample
 
 
 def _with_one_scale(neighbourhood: Any, name: str) -> Neighbourhood:
-    """A checked neighbourhood with one length scale."""
+    """Checked neighbourhood with one length scale."""
     neighbourhood = checked_neighbourhood(neighbourhood)
     scale = getattr(neighbourhood.kernel, "length_scale", 0.0)
     checks.shape(f"{name}.kernel.length_scale", scale, (), "() (a scalar)")
@@ -35,12 +35,12 @@ def _with_one_scale(neighbourhood: Any, name: str) -> Neighbourhood:
 
 @record
 class LocalAccuracies:
-    """What `LocalRecalibration` learns: the calibration samples themselves.
+    """Params of `LocalRecalibration`: the calibration samples.
 
     Attributes:
         neighbourhood: kernel on features and binning of confidences.
         features: features of the samples, [n, d] or a pytree with leading axis n.
-        confidences: their confidences, [n].
+        confidences: confidences of the samples, [n].
         correct: whether the predicted class was observed, 0 or 1, [n].
         weights: of the samples, [n], or None.
     """
@@ -52,17 +52,14 @@ class LocalAccuracies:
     weights: Weights = None
 
     def check_values(self, name: str) -> "LocalAccuracies":
-        """Checks the samples, which someone may have made or changed."""
+        """Check the samples, which users may have changed."""
         data: dict[str, Any] = dict(vars(self))
         data["neighbourhood"] = _with_one_scale(self.neighbourhood, f"{name}.neighbourhood")
         return LocalAccuracies(*passed(**data))
 
     @checked
     def counts(self, confidences: Numbers) -> jax.Array:
-        """Number of calibration samples in the bins of other confidences, [n'] for [n'].
-
-        Those with weight 0 do not count.
-        """
+        """Number of calibration samples of positive weight in the bins of confidences, [n']."""
         weights = self.weights
         points, bins = self.neighbourhood.groups(self.confidences, confidences, weights)
         counts = jnp.ones_like(bins) if weights is None else (weights > 0).astype(bins.dtype)
@@ -75,13 +72,12 @@ class LocalRecalibration(Recalibrator):
 
         confidence'(x) = Σ_i k(φ(x), φ_i) correct_i / Σ_i k(φ(x), φ_i),
 
-    sums over the calibration samples whose confidence is in the same bin as that of x; with weights
-    k(φ(x), φ_i) is multiplied by w_i. A wide kernel gives `HistogramBinning`, a narrow one the
-    correctness of the nearest sample, 0 or 1.
+    with sums over the calibration samples in the confidence bin of x, and w_i k(φ(x), φ_i) for
+    weights. A wide kernel gives `HistogramBinning`, a narrow one the correctness of the nearest
+    sample, 0 or 1.
 
-    The bins are determined by the calibration samples, also for new confidences. Confidences in
-    bins without calibration samples are kept, with a `UserWarning`, which compiled code cannot
-    give: check `params.counts(confidences)`.
+    The calibration samples determine the bins. Confidences in bins without calibration samples are
+    kept, with a `UserWarning` except in compiled code: check `params.counts(confidences)`.
 
     `fit(confidences, correct, features)` returns `LocalAccuracies`,
     `apply(params, confidences, features)` confidences [n]. The confidences are an array [n] or a
@@ -121,11 +117,11 @@ class LocalRecalibration(Recalibrator):
         features: PyTree,
         weights: Numbers | None = None,
     ) -> LocalAccuracies:
-        """The calibration samples."""
+        """Checked calibration samples."""
         self.neighbourhood.groups(confidences, None, weights)  # refuses invalid binnings
         one = jax.tree.map(lambda leaf: leaf[0], features)
         jax.eval_shape(self.neighbourhood.kernel, one, one)  # refuses kernels on other points
-        # Traced numbers that are not probabilities belong to no bin.
+        # Traced values that are not probabilities are in no bin.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
         return LocalAccuracies(self.neighbourhood, features, confidences, correct, weights)
 
@@ -146,7 +142,7 @@ class LocalRecalibration(Recalibrator):
 def _local_accuracies(
     kernel: Any, confidences: jax.Array, places: Any, groups: Any, correct: Any, weights: Weights
 ) -> tuple[jax.Array, jax.Array]:
-    """Local accuracies, confidences where there are none, and sums of the weights, [n] each."""
+    """Local accuracies, or confidences without any, and sums of the weights, [n] each."""
     points, samples = groups
     weights = jnp.ones_like(correct) if weights is None else weights
     groups = points, jnp.where(weights == 0, -1, samples)  # in no group
@@ -160,32 +156,31 @@ def _local_accuracies(
 
 @record
 class GroupWise(Recalibrator):
-    """The same recalibration for each group of samples, learned from that group alone.
+    """A recalibrator fitted to each group of samples separately.
 
-    `fit` and `apply` take the arguments of the recalibrator, followed by the groups: with the ages
-    of people as groups, `fit(confidences, correct, ages)` and `apply(params, confidences, ages)`.
+    `fit` and `apply` take the arguments of the recalibrator, followed by the groups, such as
+    `fit(confidences, correct, ages)` and `apply(params, confidences, ages)`.
 
-    Small groups have noisy params, or none at all: some methods need both correct and wrong
-    predictions and raise an error otherwise. Merge such groups with others.
+    Small groups have noisy params, or none: some methods raise an error without both correct and
+    wrong predictions. Merge such groups with others.
 
     `fit(*arguments, groups, weights=None)` returns a dictionary of the params of each group,
-    `apply(params, *arguments, groups)` what the recalibrator's `apply` returns, in the order of
-    the samples. With weights, which the recalibrator's `fit` has to take, groups in which all of
-    them are zero are left out. The groups are integers ≥ 0, with or without gaps, [n]. Under `jit`
-    they have to be known at compile time; other arguments may be traced.
+    `apply(params, *arguments, groups)` the recalibrated predictions in the order of the samples.
+    Groups without positive weight are left out; the recalibrator's `fit` has to take weights. The
+    groups are integers ≥ 0, with or without gaps, [n]. Under `jit` they must be known at compile
+    time; other arguments may be traced.
 
     Attributes:
-        recalibrator: anything with methods `fit` and `apply` whose arguments, apart from params,
-            are arrays or pytrees of arrays with leading axis n.
+        recalibrator: object with methods `fit` and `apply` whose arguments, except params, are
+            arrays or pytrees of arrays with leading axis n.
 
     Raises:
-        TypeError: by the methods if the recalibrator has no such methods, or the groups are not
-            integers, or traced; by `fit` if there are weights that the recalibrator does not take.
-        ValueError: by the methods if shapes or values are wrong; by `fit` if the recalibrator's
-            `fit` fails for a group, with the name of the group; by `apply` if `fit` has not seen a
-            group.
+        TypeError: by the methods if the recalibrator lacks the methods, or the groups are traced or
+            not integers; by `fit` if the recalibrator does not take the given weights.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if it fails for a group,
+            with the name of the group; by `apply` for a group that was not in `fit`.
 
-    Cost: that of the recalibrator for each group. Its methods are compiled for each group size.
+    Cost: the recalibrator for each group. Its methods are compiled for each group size.
 
     References: L21 §5.
 
@@ -200,7 +195,7 @@ class GroupWise(Recalibrator):
 
     recalibrator: Any = part(lambda value, name: usual("recalibration")(name, value, Seen({})))
 
-    @checked(weights=lambda name, value, seen: value)  # whose samples are not known yet
+    @checked(weights=lambda name, value, seen: value)  # their samples are not known yet
     def fit(self, *arguments: Any, weights: Numbers | None = None) -> dict[int, Any]:
         """Params of each group."""
         samples, members = _grouped(self.recalibrator.fit, arguments, weights)
@@ -219,7 +214,7 @@ class GroupWise(Recalibrator):
 
     @checked
     def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
-        """Predictions of each group, corrected with the params of the group."""
+        """Predictions, recalibrated with the params of their groups."""
         if not isinstance(params, dict):
             raise TypeError(f"params: expected those of fit, got {checks.described(params)}")
         apply = self.recalibrator.apply
@@ -227,7 +222,7 @@ class GroupWise(Recalibrator):
         unknown = sorted(members.keys() - params.keys())
         if unknown:
             raise ValueError(
-                f"groups: expected groups that fit has seen, {list(params)}, got {unknown}"
+                f"groups: expected groups that were in fit, {list(params)}, got {unknown}"
             )
         parts = [apply(params[group], *_taken(samples, rows)) for group, rows in members.items()]
         positions = np.argsort(np.concatenate([*members.values()]))
@@ -237,7 +232,7 @@ class GroupWise(Recalibrator):
 def _grouped(
     method: Callable[..., Any], arguments: tuple[Any, ...], weights: Any = None
 ) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
-    """The arguments before the groups, and the positions of the samples of each group."""
+    """Arguments before the groups, and the indices of the samples of each group."""
     *others, groups = arguments
     named = inspect.signature(method).bind(*others).arguments
     if "weights" in named:
@@ -247,7 +242,7 @@ def _grouped(
     n = checks.leading_size("arguments", samples)
     if not checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
-    with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
+    with jax.ensure_compile_time_eval():  # keeps groups concrete under `jit`
         groups = np.asarray(group_ids("groups", groups, n))
     return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
 
@@ -259,19 +254,18 @@ def _taken(arguments: T, indices: np.ndarray) -> T:
 
 @record
 class Gain:
-    """The improvement of a mean score by a recalibration, or an estimate of a calibration error.
+    """Improvement of a mean score by a recalibration, or an estimate of a calibration error.
 
     Attributes:
-        mean: mean score of the predictions less that of the recalibrated ones, positive where these
-            are better; or the error.
+        mean: mean score of the predictions minus the mean score of the recalibrated ones (positive
+            if these are better), or the error.
         standard_error: of the mean over the samples.
         low: lower end of the confidence interval.
         high: upper end.
-        overconfidence: the part of the mean from predictions that become less certain, whose gain
-            is that of repairing overconfidence. None if nothing says how certain they are, NaN
-            where their variances are infinite.
-        underconfidence: the part from those that become more certain. Predictions that stay as
-            certain as they were, as shifted ones do, are in neither.
+        overconfidence: part of the mean from predictions that become less certain, the gain from
+            correcting overconfidence. None if certainty is not defined, NaN for infinite variances.
+        underconfidence: part of the mean from predictions that become more certain. Predictions of
+            unchanged certainty, such as shifted ones, are in neither part.
     """
 
     mean: jax.Array
@@ -283,7 +277,7 @@ class Gain:
 
 
 def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
-    """Recalibrations, refused if they have no names."""
+    """Recalibrations by name."""
     if not isinstance(value, Mapping) or not value:
         got = checks.described(value)
         raise TypeError(f"{name}: expected a dictionary of at least one, got {got}")
@@ -291,7 +285,7 @@ def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
 
 
 def _score(name: str, value: Any, seen: Seen) -> Any:
-    """A score, or a norm of the errors of class probabilities."""
+    """Score, or norm of the errors of class probabilities."""
     if not isinstance(value, str):
         return usual("score")(name, value, seen)
     if not has_class_probs(bare(seen["predictions"])):
@@ -312,19 +306,18 @@ def recalibration_gain(
     num_folds: int = 5,
     confidence_level: float = 0.95,
 ) -> dict[str, Gain]:
-    """Improvement of a proper score by recalibrations, cross-fitted; or the calibration error.
+    """Cross-fitted improvement of a proper score by recalibrations, or the calibration error.
 
         gain = n⁻¹ Σ_i S(p_i, y_i) − S(T(p_i), y_i),
 
-    where T was fitted to samples of other folds, see `Recalibrator.cross_fitted`. The folds are the
-    same for all recalibrations. With the negative log-likelihood it is in nats per prediction;
-    isotonic maps that are not smoothed predict 0 and 1, and may lose infinitely many. The interval
-    is gain ± z standard errors over the samples, which leave out those of the fit: 95 % intervals
-    of an affine map of normal predictions contain the mean gain in 94 % of 2000 data sets with
-    n = 1000, 91 % with n = 200.
+    where T was fitted to samples of other folds (see `Recalibrator.cross_fitted`), the same folds
+    for all recalibrations. With the negative log-likelihood it is in nats per prediction; isotonic
+    maps without smoothing predict 0 and 1, and may have a gain of −∞. The interval is gain ± z
+    standard errors over the samples, without the errors of the fit: its coverage is below nominal
+    for small n (91 % instead of 95 % for an affine map of normal predictions and n = 200).
 
-    Every gain is at most a calibration error on average, and equal to it if T returns the
-    conditional probabilities π = E[e_Y | p]: it is the error less what T leaves of it.
+    In expectation, a gain is the calibration error minus the error that T leaves. It equals the
+    calibration error if T returns the conditional probabilities π = E[e_Y | p].
 
     | `score` | calibration error |
     | --- | --- |
@@ -333,29 +326,29 @@ def recalibration_gain(
     | `"l1"` | `E ‖π − p‖_1 = E Σ_c abs(π_c − p_c)` |
     | `"l2"` | `E ‖π − p‖_2`, the mean of norms, not the root of the squared error |
 
-    The last two, of class predictions, are no differences of scores but
+    The last two, for class predictions, are not differences of scores but
 
         n⁻¹ Σ_i ⟨g(T(p_i) − p_i), e_{y_i} − p_i⟩,   g(x) = sign(x) for "l1", x / ‖x‖ for "l2",
 
-    with g(0) = 0. Like all gains they can be negative. Both classes of `Bernoulli`s count: "l1" is
-    twice, "l2" √2 times the error of the probability, whose square is that of the Brier score.
+    with g(0) = 0. Like all gains they can be negative. For `Bernoulli`s both classes are included:
+    "l1" is twice, "l2" √2 times the error of the probability.
 
-    It is split by whether predictions become less or more certain: by the new probability of the
-    class that was most probable, and otherwise by the product of the variances of the coordinates.
-    For two classes this is the split of Berta et al.
+    The gain is split by whether predictions become less or more certain. Certainty is the new
+    probability of the originally most probable class, and otherwise the product of the variances of
+    the coordinates. For two classes this is the split of Berta et al.
 
     Args:
         key: a JAX random key.
-        recalibrations: by name, records with methods `fit(predictions, targets, weights)` and
-            `apply(params, predictions)`.
+        recalibrations: dictionary of records by name, with methods `fit(predictions, targets,
+            weights)` and `apply(params, predictions)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         score: function (predictions, targets) → mean, smaller for better predictions; by default
             the negative log-likelihood, or for predictions without density the CRPS, the energy
-            score or the pinball loss. Or the norm of an error, "l1" or "l2".
+            score or the pinball loss. Or "l1" or "l2", see above.
         weights: w ≥ 0 of the samples, [n].
         num_folds: number of folds.
-        confidence_level: of the intervals.
+        confidence_level: of the intervals, in (0, 1).
 
     Returns:
         A `Gain` for each name.
@@ -364,7 +357,7 @@ def recalibration_gain(
         TypeError: if an argument is of the wrong kind.
         ValueError: as `Recalibrator.cross_fitted`.
 
-    Cost: that of `Recalibrator.cross_fitted` for each recalibration, and 2 n scores.
+    Cost: `Recalibrator.cross_fitted` for each recalibration, and 2 n scores.
 
     References: Berta et al. (2026), A variational estimator for Lp calibration errors, for "l1" and
     "l2"; Bröcker (2009), Reliability, sufficiency, and the decomposition of proper scores, for the
@@ -394,7 +387,7 @@ def recalibration_gain(
 
 @functools.partial(jax.jit, static_argnums=3)
 def _directed(old: Any, new: Any, targets: jax.Array, norm: str) -> jax.Array:
-    """Residuals e_y − p in the direction of the changes of probabilities, [n]."""
+    """Residuals e_y − p along the changes of probabilities, [n]."""
     probs = old.class_probs
     changes = new.class_probs - probs
     sizes = safe_sqrt(jnp.sum(jnp.square(changes), 1, keepdims=True))
@@ -404,21 +397,21 @@ def _directed(old: Any, new: Any, targets: jax.Array, norm: str) -> jax.Array:
 
 @jax.jit
 def _gain(both: tuple[Any, Any], gains: jax.Array, weights: Weights, tail: Any) -> Gain:
-    """The gain from predictions before and after, and the gain of each."""
+    """Gain from predictions before and after, and the gains of samples."""
     z = -ndtri(tail).astype(gains.dtype)
     gain, before = _interval(gains, weights, z), both[0]
     old, new = _uncertainty(before, before), _uncertainty(both[1], before)
     if old is None or new is None:
         return gain
     change = new - old
-    finite = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # not of infinite variances
+    finite = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # NaN for infinite variances
     parts = (jnp.where(x <= 0, 0, finite) for x in (change, -change))
     over, under = (_interval(part, weights, z) for part in parts)
     return dataclasses.replace(gain, overconfidence=over, underconfidence=under)
 
 
 def _uncertainty(predictions: Distribution, before: Any) -> jax.Array | None:
-    """Numbers that are larger for less certain predictions, [n], if there are such numbers."""
+    """Uncertainties of predictions, [n], or None if they are not defined."""
     plain: Any = bare(predictions)
     if has_class_probs(plain):
         top = jnp.argmax(before.class_probs, 1)[:, None]
@@ -434,7 +427,7 @@ def _interval(gains: jax.Array, weights: Weights, z: jax.Array) -> Gain:
 
 
 def default_score(*models: Distribution) -> Callable[..., jax.Array]:
-    """The negative log-likelihood, or what else all models have."""
+    """Negative log-likelihood, or another score that all models have."""
     if all(hasattr(p, "log_prob") for p in models):
         return negative_log_likelihood
     if all(isinstance(bare(p), Ensemble) and bare(p).values.ndim > 2 for p in models):

@@ -1,4 +1,4 @@
-"""Recalibration of numbers: shift and scale, quantiles, residuals of similar predictions."""
+"""Recalibration of numbers: shift and scale, quantiles, kernel regression."""
 
 import dataclasses
 from typing import Any, Literal
@@ -40,15 +40,15 @@ from calibjax.recalibration.confidences import IsotonicMap
 from calibjax.scores.proper import weighted_mean
 
 _VECTORS = DiagNormal | MvNormal
-_NORMAL = Normal | _VECTORS  # whose residuals are normal scores
+_NORMAL = Normal | _VECTORS  # families with residuals that are normal scores
 _FAMILIES = _NORMAL | Laplace | StudentT | GeneralizedNormal | Uniform
 
 
 @record
 class AffineMap:
-    """The distribution N(shift, scale²) of normal scores z, in place of N(0, 1).
+    """Distribution N(shift, scale²) of normal scores z, instead of N(0, 1).
 
-    Its methods are those of Φ(z) on [0, 1], as `Recalibrated` needs them.
+    Its methods are those of the distribution of Φ(z) on [0, 1], for `Recalibrated`.
 
     Attributes:
         shift: a, in predicted standard deviations or scales; [d] for vectors.
@@ -71,33 +71,33 @@ class AffineMap:
         return jnp.where(level <= 0, 0, jnp.where(level >= 1, 1, values))
 
     def log_prob(self, level: ArrayLike) -> jax.Array:
-        """Log-density at a level; beyond the last digit of levels it is constant."""
+        """Log-density at a level; constant beyond the last digit of levels."""
         score = normal_score_of(jnp.asarray(level, floating_dtype(self)))
         residual = ratio(score - self.shift, self.scale)
         return 0.5 * (score - residual) * (score + residual) - jnp.log(self.scale)
 
 
 def normal_score_of(level: jax.Array) -> jax.Array:
-    """Φ⁻¹ of a level, where it is finite."""
+    """Φ⁻¹ of a level, made finite."""
     last = jnp.finfo(level.dtype).eps
     return ndtri(jnp.clip(level, last / 4, 1 - last))
 
 
 def shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: ArrayLike) -> AffineMap:
-    """Mean and deviation of scores with these sums, with as many as `prior` from N(0, 1) added."""
+    """Mean and deviation of scores with these sums and `prior` more scores from N(0, 1)."""
     shift = first / (number + prior)
     rest = second - 2 * shift * first + jnp.square(shift) * number
     return AffineMap(shift, safe_sqrt((rest + prior) / (number + prior)))
 
 
 def _of_coordinates(name: str, value: Any, seen: Seen) -> AffineMap:
-    """A map of numbers, or of the coordinates of vectors."""
+    """Map of numbers, or of the coordinates of vectors."""
     return checks.learned(name, value, AffineMap, leading=("d",) * jnp.ndim(value.shift))
 
 
 @record
 class AffineScaling(Recalibrator):
-    """Affine scaling: all predictions have the same error of their location and their scale.
+    """Affine scaling: one shift and one scale factor for all predictions.
 
     | predictions | become |
     | --- | --- |
@@ -108,25 +108,26 @@ class AffineScaling(Recalibrator):
     | `Ensemble` | mean + a s + b (x − mean), with the members' standard deviation s |
     | other continuous numbers | `Recalibrated`: their normal scores Φ⁻¹(F(y)) are N(a, b²) |
 
-    (a, b) maximise the likelihood. Of normal predictions, and of normal scores, they are the mean
-    of z_i and the root of the mean of (z_i − a)², with the scores z_i = (y_i − μ_i) / σ_i or
-    Φ⁻¹(F_i(y_i)); of `Laplace` the median of such residuals, and their mean distance from it; of
-    `Uniform` the smallest interval with all residuals; of the other two they are computed by
-    Newton's method. The weights of samples weight these means.
+    (a, b) maximise the (weighted) likelihood:
 
-    Members have no density. With the means μ_i and standard deviations s_i of ensembles of m
-    members, s_i² unbiased, a = Σ (y_i − μ_i) / Σ s_i and
-    b² = m / (m + 1) Σ (y_i − μ_i − a s_i)² / Σ s_i²: both are consistent for every m and every law
-    of the members, as targets and members of a calibrated ensemble differ from each other in the
-    same way, so that E (y_i − μ_i) = 0 and E (y_i − μ_i)² = (1 + 1/m) E s_i². Wide ensembles count
-    more.
+    | predictions | a and b |
+    | --- | --- |
+    | normal, or by normal scores z_i | mean and standard deviation of z_i = (y_i − μ_i) / σ_i |
+    | `Laplace` | median of the residuals, and mean distance from it |
+    | `Uniform` | smallest interval with all residuals |
+    | `StudentT`, `GeneralizedNormal` | by Newton's method |
+
+    Members have no density. For ensembles of m members with means μ_i and standard deviations s_i
+    (s_i² unbiased), a = Σ (y_i − μ_i) / Σ s_i and b² = m / (m + 1) Σ (y_i − μ_i − a s_i)² / Σ s_i².
+    Both are consistent for every m and every distribution of the members: for calibrated ensembles
+    E (y_i − μ_i) = 0 and E (y_i − μ_i)² = (1 + 1/m) E s_i². Wide ensembles have more weight.
 
     `fit` returns the `AffineMap` with shift a and scale b; `apply(params, predictions)` the
-    predictions.
+    recalibrated predictions.
 
     Raises:
-        TypeError: by the methods if the predictions are neither continuous numbers with `cdf`,
-            `icdf` and `log_prob`, nor normal vectors, nor samples.
+        TypeError: by the methods if the predictions are none of continuous numbers with `cdf`,
+            `icdf` and `log_prob`, normal vectors and ensembles.
         ValueError: by `fit` if there are fewer than two samples, or all residuals are equal; if the
             arrays are traced, the map is NaN instead.
 
@@ -148,15 +149,15 @@ class AffineScaling(Recalibrator):
     def fit(
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> AffineMap:
-        """The most likely map."""
+        """Maximum-likelihood map."""
         params = _fitted(of_a_family(predictions), targets, weights)
         if checks.is_concrete(params) and not np.all(np.asarray(params.scale) > 0):
-            raise ValueError("targets: expected normal scores, or members, that differ, got none")
+            raise ValueError("targets: expected residuals that differ, got equal ones")
         return params
 
     @checked(params=_of_coordinates)
     def apply(self, params: AffineMap, predictions: Distribution) -> Distribution:
-        """All predictions, shifted and scaled."""
+        """Predictions, shifted and scaled."""
         plain = of_a_family(predictions)
         checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
         return like(predictions, moved(params, plain))
@@ -168,7 +169,7 @@ class AffineScaling(Recalibrator):
 
 
 def of_a_family(predictions: Distribution, families: Any = _FAMILIES | Ensemble) -> Any:
-    """Predictions without features, if there is a rule for them, or if they are continuous."""
+    """Predictions without features, if they have a rule or are continuous."""
     plain = bare(predictions)
     if not isinstance(plain, families):
         check_continuous("predictions", plain)
@@ -176,7 +177,7 @@ def of_a_family(predictions: Distribution, families: Any = _FAMILIES | Ensemble)
 
 
 def _size(predictions: Distribution) -> tuple[int, ...]:
-    """Shape of the params: () of numbers, and (d,) of vectors."""
+    """Shape of the params: () for numbers, (d,) for vectors."""
     if isinstance(predictions, _VECTORS):
         return predictions.loc.shape[-1:]
     return predictions.values.shape[2:] if isinstance(predictions, Ensemble) else ()
@@ -184,7 +185,7 @@ def _size(predictions: Distribution) -> tuple[int, ...]:
 
 @jax.jit
 def moved(params: AffineMap, predictions: Distribution) -> Distribution:
-    """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
+    """Predictions, shifted and scaled by one map or by one for each, [n]."""
     shape = len(predictions), *_size(predictions)
     each = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), params)
     return jax.vmap(_moved)(each, predictions)
@@ -214,7 +215,7 @@ def _place(predictions: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def _placed(predictions: Any, loc: jax.Array, scale: jax.Array) -> Any:
-    """The same distributions at another location and scale."""
+    """Distributions at another location and scale."""
     if isinstance(predictions, Uniform):
         return Uniform(loc - scale, loc + scale)
     return dataclasses.replace(predictions, loc=loc, scale=scale)
@@ -243,13 +244,13 @@ def _normal_score(p: Any, y: jax.Array) -> jax.Array:
 
 @jit_quick
 def _fitted(predictions: Distribution, targets: jax.Array, weights: Weights) -> AffineMap:
-    """The map, NaN if all residuals are equal."""
+    """Map, NaN if all residuals are equal."""
     params = _moments(predictions, targets, weights)
     return where_it_exists(params.scale > 0, params)
 
 
 def _moments(predictions: Distribution, targets: jax.Array, weights: Weights) -> AffineMap:
-    """The map, whose scale is zero if all residuals are equal."""
+    """Map with scale zero if all residuals are equal."""
     if isinstance(predictions, Ensemble):
         return _of_ensembles(predictions, targets, weights)
     scores = jnp.moveaxis(jax.vmap(_residual)(predictions, targets), 0, -1)
@@ -270,10 +271,10 @@ def _moments(predictions: Distribution, targets: jax.Array, weights: Weights) ->
 def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: Weights) -> AffineMap:
     means, spreads, number = jax.vmap(_of_members)(ensembles)
     unit = jnp.max(spreads)
-    unit = jnp.where(unit > 0, unit, 1)  # of which squares neither overflow nor vanish
+    unit = jnp.where(unit > 0, unit, 1)  # unit in which squares neither overflow nor underflow
     errors, spreads = (jnp.moveaxis(x / unit, 0, -1) for x in (targets - means, spreads))
     size = weighted_mean(jnp.square(spreads), weights)
-    # Not Σ s e / Σ s²: where members are skewed, their deviations depend on their means.
+    # Not Σ s e / Σ s²: s of skewed members depends on their mean.
     shift = ratio(weighted_mean(errors, weights), weighted_mean(spreads, weights))
     left = jnp.square(errors - shift[..., None] * spreads)
     spread = weighted_mean(number / (number + 1) * left, weights)
@@ -281,7 +282,7 @@ def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: Weights) -> 
 
 
 def _weighted_median(values: jax.Array, weights: Weights) -> jax.Array:
-    """Mean of the smallest and the largest number with half of the weights on both sides."""
+    """Mean of the smallest and the largest number with half of the weight on both sides."""
     order = jnp.argsort(values)
     weights = jnp.ones_like(values) if weights is None else weights
     upto = jnp.cumsum(weights[order])
@@ -292,7 +293,7 @@ def _weighted_median(values: jax.Array, weights: Weights) -> jax.Array:
 
 
 def _iterated(predictions: Distribution, scores: jax.Array, weights: Weights) -> AffineMap:
-    """Map with the largest likelihood, found from the median and the mean distance from it."""
+    """Maximum-likelihood map, starting from the median and the mean distance from it."""
     standard = _placed(predictions, jnp.zeros_like(scores), jnp.ones_like(scores))
     centre = _weighted_median(scores, weights)
     size = _weighted_median(jnp.abs(scores - centre), weights)
@@ -313,29 +314,28 @@ def _iterated(predictions: Distribution, scores: jax.Array, weights: Weights) ->
 
 @record
 class QuantileRecalibration(Recalibrator):
-    """Quantile recalibration: predictions get the distribution of their integral transforms.
+    """Quantile recalibration: composes each CDF with the distribution of the PIT values.
 
         F'(y) = G(F(y)),   G the distribution function of u_i = F_i(y_i),
 
-    so that all predictions have the same error of each level: what is called 90 % becomes G(90 %).
+    so level 90 % of every prediction becomes G(90 %).
 
     | shape | G |
     | --- | --- |
-    | `"beta"` | of a `Beta` distribution with the largest likelihood: bias and spread, smoothly |
+    | `"beta"` | maximum-likelihood `Beta` distribution, for bias and dispersion |
     | `"isotonic"` | piecewise linear through the quantiles of the u_i at levels j / (k + 1) |
 
-    The second is any monotone map, and needs many samples: about k / 2n nats are lost by its
-    errors. The quantiles are those between order statistics u_(i) at levels i / (n + 1), so that
-    targets beyond all that were seen keep their probability; weights are numbers of copies and n
-    is their sum, so that their scale matters. Isotonic
-    regression of the empirical levels on the u_i, which are monotone already, is the case of k = n.
+    The second can be any monotone map, and needs many samples: its errors cost about k / 2n nats.
+    Quantiles are interpolated between order statistics u_(i) at levels i / (n + 1), so targets
+    outside the observed range keep their probability. Weights are numbers of copies with sum n, so
+    their scale matters. k = n is isotonic regression of the empirical levels on the u_i.
 
     `fit` returns the distribution of the u_i, a `Beta` or an `IsotonicMap`;
     `apply(params, predictions)` a batch of `Recalibrated`.
 
     Attributes:
         shape: "beta" or "isotonic".
-        num_knots: k, of "isotonic" maps.
+        num_knots: k, for "isotonic" maps.
 
     Raises:
         TypeError: by the methods if the predictions are not continuous numbers with `cdf`, `icdf`
@@ -369,16 +369,16 @@ class QuantileRecalibration(Recalibrator):
     def fit(
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> Beta | IsotonicMap:
-        """The distribution of the integral transforms."""
+        """Distribution of the PIT values."""
         plain = of_a_family(predictions, ())
         params, exists = _of_transforms(self, plain, targets, weights)
         if checks.is_concrete(exists) and not exists:
-            raise ValueError("targets: expected integral transforms that differ, got equal ones")
+            raise ValueError("targets: expected PIT values that differ, got equal ones")
         return params
 
     @checked
     def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Recalibrated:
-        """All predictions, with this distribution of the integral transform."""
+        """Predictions with this distribution of PIT values."""
         plain = of_a_family(predictions, ())
         n = len(predictions)
         law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), params)
@@ -400,7 +400,7 @@ def _of_transforms(
     targets: jax.Array,
     weights: Weights,
 ) -> tuple[Beta | IsotonicMap, jax.Array]:
-    """The distribution of F_i(y_i), inside of (0, 1), NaN unless they differ; and whether."""
+    """Distribution of F_i(y_i) in (0, 1), NaN if they are equal; and whether they differ."""
     levels = jax.vmap(lambda p, y: p.cdf(y))(predictions, targets)
     last = jnp.finfo(levels.dtype).eps
     levels = jnp.clip(levels, last / 4, 1 - last)
@@ -427,9 +427,9 @@ def weighted_quantiles(
 ) -> jax.Array:
     """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1.
 
-    The ends are the smallest and the largest number by default. Between two samples is a share of
-    1 / (n + 1); one of weight w < 1 lies in the middle of its own and this share. One without
-    weight is a copy of another, whose levels it has.
+    The ends are the smallest and the largest number by default. The share between two samples is 1
+    / (n + 1). A sample of weight w < 1 lies in the middle of its own share and this one. A sample
+    without weight is a copy of another one.
     """
     data = values, weights
     values = checks.counted(weights, values)
@@ -451,10 +451,10 @@ _shifts = jit_quick(jax.vmap(weighted_quantiles, (1, None, 0)))
 
 @record
 class Shifts:
-    """What `QuantileShift` learns.
+    """Params of `QuantileShift`.
 
     Attributes:
-        shifts: what is added to the quantiles at each level, in units of the target, [k].
+        shifts: added to the quantiles at each level, in units of the target, [k].
     """
 
     shifts: jax.Array = parameter(real.with_axes("k"))
@@ -462,27 +462,25 @@ class Shifts:
 
 @record
 class QuantileShift(Recalibrator):
-    """Shift of quantile forecasts at each level, such that the share of targets below is right.
+    """Shift of quantile forecasts at each level, to correct the share of targets below.
 
         q_j → q_j + c_j,   c_j the quantile of y_i − q_ij at level τ_j,
 
-    where order statistics have levels i / (n + 1), so that the new quantile covers a further,
-    exchangeable target with probability τ_j, up to the interpolation between them; at levels
-    beyond them it is the smallest or the largest residual. Weights are numbers of copies and n is
-    their sum, so that their scale matters. Shifted quantiles that cross are sorted, and infinite
-    ones stay infinite.
+    where order statistics have levels i / (n + 1). So, up to interpolation, the new quantile
+    exceeds a further exchangeable target with probability τ_j; beyond these levels c_j is the
+    smallest or the largest residual. Weights are numbers of copies with sum n, so their scale
+    matters. Shifted quantiles that cross are sorted, and infinite ones stay infinite.
 
     `fit` returns the `Shifts`; `apply(params, predictions)` a batch of `Quantiles`.
 
     Raises:
         TypeError: by the methods if the predictions are not `Quantiles`.
-        ValueError: by `fit` if they do not have the same levels for all samples, or so many of
-            them are infinite that a shift is.
+        ValueError: by `fit` if levels differ between samples, or a shift is infinite.
 
     Cost: O(k n log n).
 
     References: Romano, Patterson and Candès (2019), Conformalized quantile regression, with one
-    level at each side.
+    level on each side.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Quantiles
@@ -508,7 +506,7 @@ class QuantileShift(Recalibrator):
 
     @checked
     def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:
-        """All predictions with shifted quantiles, in increasing order."""
+        """Predictions with shifted quantiles, in increasing order."""
         plain = bare(predictions)
         checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
         shifted = plain.values + params.shifts
@@ -522,12 +520,12 @@ class QuantileShift(Recalibrator):
 
 @record
 class LocalScores:
-    """What `KernelRecalibration` learns: the samples themselves.
+    """Params of `KernelRecalibration`: the calibration samples.
 
     Attributes:
-        kernel: on predictions.
+        kernel: kernel on predictions.
         predictions: batch of n distributions.
-        scores: their residuals or normal scores z, [n] or [n, d].
+        scores: residuals or normal scores z, [n] or [n, d].
         weights: of the samples, [n].
     """
 
@@ -539,19 +537,19 @@ class LocalScores:
 
 @record
 class KernelRecalibration(Recalibrator):
-    """Kernel recalibration: bias and spread as smooth functions of the prediction.
+    """Kernel recalibration: shift and scale as smooth functions of the prediction.
 
         a(p) = S₁ / (W + κ),   b(p)² = (Σ_i w_i (z_i − a(p))² + κ) / (W + κ),
         w_i = k(p, p_i),   W = Σ_i w_i,   S₁ = Σ_i w_i z_i,
 
-    kernel regression of the residuals z_i of similar predictions, shrunk to no correction as if
-    there were κ more of them with mean 0 and variance 1. z are the normal scores Φ⁻¹(F(y)), of
-    vectors L⁻¹ (y − μ), which have the mean a(p) and the standard deviation b(p) after the
-    correction: `Normal`, `DiagNormal` and `MvNormal` predictions are shifted and scaled, others are
-    `Recalibrated`. Weights of the samples are factors of the w_i, numbers of copies beside κ: their
-    scale matters. The default length scale counts all predictions alike.
+    kernel regression of the residuals z_i of similar predictions, shrunk towards the identity by κ
+    more residuals with mean 0 and variance 1. z are the normal scores Φ⁻¹(F(y)), or L⁻¹ (y − μ) for
+    vectors; recalibrated predictions have z ~ N(a(p), b(p)²). `Normal`, `DiagNormal` and `MvNormal`
+    predictions are shifted and scaled, others are `Recalibrated`. Weights of the samples multiply
+    w_i, and their scale matters.
 
-    `fit` stores the samples, as `LocalScores`; `apply(params, predictions)` the predictions.
+    `fit` stores the samples, as `LocalScores`; `apply(params, predictions)` the recalibrated
+    predictions.
 
     Attributes:
         kernel: k on predictions; None for a squared exponential with a quarter of the median
@@ -563,8 +561,8 @@ class KernelRecalibration(Recalibrator):
             `icdf` and `log_prob`, nor normal vectors.
         ValueError: by the methods if shapes or values are wrong.
 
-    Cost: the kernel of every pair of a prediction and a sample in `apply`, O(n + n' + tile²)
-    memory; that of the median heuristic in `fit`.
+    Cost: `apply` evaluates the kernel on every pair of a prediction and a sample, in O(n + n' +
+    tile²) memory; `fit` the median heuristic.
 
     References: Nadaraya (1964), On estimating regression. None of the four papers has it.
 
@@ -589,14 +587,14 @@ class KernelRecalibration(Recalibrator):
     def fit(
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> LocalScores:
-        """The samples with their residuals."""
+        """Samples with their residuals."""
         scores = _scores(of_a_family(predictions, _NORMAL), targets)
         copies = jnp.ones(len(scores), scores.dtype) if weights is None else weights
         return LocalScores(self._kernel(predictions), predictions, scores, copies)
 
     @checked
     def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
-        """All predictions, shifted and scaled as similar samples suggest."""
+        """Predictions, shifted and scaled by similar samples."""
         plain = of_a_family(predictions, _NORMAL)
         checks.same_kind("predictions", predictions, "those of fit", params.predictions)
         prior = jnp.asarray(self.prior, params.scores.dtype)
@@ -606,7 +604,7 @@ class KernelRecalibration(Recalibrator):
 
     @checked
     def identity(self, predictions: Distribution) -> LocalScores:
-        """Samples that do not count."""
+        """Samples of weight zero."""
         shape = len(predictions), *_size(of_a_family(predictions, _NORMAL))
         scores = jnp.zeros(shape, floating_dtype(predictions))
         return LocalScores(
@@ -617,7 +615,7 @@ class KernelRecalibration(Recalibrator):
         if self.kernel is not None:
             return self.kernel
         median, *_ = median_of_distances(Euclidean(), bare(predictions))
-        # NaN if all predictions are the same, for which any length scale will do.
+        # NaN for equal predictions, for which any length scale is valid.
         return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
 
 

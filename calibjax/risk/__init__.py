@@ -30,7 +30,7 @@ pairs of samples i and i + shift; the hyperparameter is the learning rate:
 >>> def network(params, p):
 ...     return jnp.tanh(p.class_probs @ params[0]) @ params[1]
 
-It can be used like those of the library. The predictions of this model should be sharper:
+Use it like the functions of the library. The predictions of this model should be sharper:
 
 >>> logits = jax.random.normal(jax.random.key(0), (600, 3))
 >>> predictions = Categorical(jax.nn.softmax(logits))

@@ -16,7 +16,7 @@ from calibjax.distributions.base import Distribution, has_class_probs
 
 
 def _points(name: str, value: Any, seen: Seen) -> PyTree:
-    """Class predictions, or confidences, of as many classes as those that were learned from."""
+    """Class predictions, or confidences, with the number of classes of `fit`."""
     if checks.is_distribution(value):
         if not has_class_probs(value):
             raise TypeError(f"{name}: expected class predictions, got {checks.described(value)}")
@@ -26,19 +26,19 @@ def _points(name: str, value: Any, seen: Seen) -> PyTree:
     number = vectors(value).shape[1]
     learned = getattr(seen.get("params"), "num_components", number)
     if number != learned:
-        raise ValueError(f"{name}: expected {learned} classes, as those of fit, got {number}")
+        raise ValueError(f"{name}: expected {learned} classes, as in fit, got {number}")
     seen.lengths.setdefault("", (name, checks.leading_size(name, value, seen.minimum)))
     return value
 
 
 def _positive(name: str, value: Any, seen: Seen) -> jax.Array:
-    """A hyperparameter, in the precision of the data."""
+    """Hyperparameter in the precision of the data."""
     leaves = jax.tree.leaves(seen.get("predictions", seen.get("params")))
     dtype = floating_dtype([x for x in leaves if not getattr(x, "weak_type", False)])
     return checks.positive_scalar(name, value, dtype)
 
 
-# What arguments mean in this subpackage: predictions may be confidences.
+# Checks of arguments in this subpackage: predictions may be confidences.
 def meanings(*names: str) -> dict[str, Any]:
     """Checks of the arguments of these names."""
     return {name: _positive if name == "hyperparameter" else _points for name in names}
@@ -53,7 +53,7 @@ def vectors(predictions: Any) -> jax.Array:
 def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     """Predictions minus observations, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
 
-    Targets out of range, which are not refused under `jit`, give NaN.
+    Under `jit`, targets out of range give NaN.
     """
     probs = vectors(predictions)
     if hasattr(predictions, "class_probs"):
@@ -63,15 +63,15 @@ def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
 
 @record
 class EstimationFunction:
-    """Base class of records that learn a calibration estimation function h, and evaluate it.
+    """Base class of calibration estimation functions h, which are fitted and evaluated.
 
         h(p, q) ≈ h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩,
 
-    so that the mean of h(p_i, p_i) over other predictions estimates the squared calibration error.
-    h is symmetric. A function of your own is a subclass, decorated with `calibjax.record`, with the
+    so the mean of h(p_i, p_i) over other predictions estimates the squared calibration error. h is
+    symmetric. A function of your own is a subclass, decorated with `calibjax.record`, with the
     methods `fit` and `evaluate`, or `fit` and `factors`; the other methods save time.
-    `cross_validate` passes the record to compiled code, so that the methods are called with
-    tracers, and compiled once for all records that differ only in the values of their arrays.
+    `cross_validate` passes the record to compiled code: its methods are called with tracers, and
+    compiled once for all records that differ only in the values of arrays.
 
     Predictions are a batch of n class distributions, or confidences: an array [n], with targets
     0 and 1.
@@ -80,14 +80,14 @@ class EstimationFunction:
     """
 
     def fit(self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers) -> PyTree:
-        """Learns params, a pytree of arrays, with a hyperparameter."""
+        """Fit params, a pytree of arrays, with a hyperparameter."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
     def factors(self, params: PyTree, p: Distribution) -> tuple[jax.Array, jax.Array] | None:
         """Two arrays [n, r], left and right, with h(p_i, q_j) = Σ_k left(p)_ik right(q)_jk.
 
-        With them the diagonal takes O(n r) time, and the risk O(n r²). Returns None if h has no
-        such factors.
+        With them the diagonal takes O(n r) time, and the risk O(n r²). None if h has no such
+        factors.
         """
         return None
 
@@ -117,13 +117,12 @@ class EstimationFunction:
     def refit(self, params: PyTree, hyperparameter: Numbers) -> PyTree:
         """Params for another hyperparameter and the same data.
 
-        With it a whole grid shares the expensive part. Returns None if `fit` has to be called
-        again.
+        With it a grid shares the expensive part. None if `fit` has to be called again.
         """
 
     @checked
     def grid(self, num_samples: int, *, canonical: bool = False) -> np.ndarray:
-        """The hyperparameters that G24 tries, in App. B.
+        """Grid of hyperparameters of G24, App. B.
 
         Numbers of bins 5, 10, ..., 100 for `Binning`; for `KernelDensity` 15 log-spaced bandwidths
         from 1e-5 to 0.1, and 0.2, 0.4, ..., 1;
@@ -135,17 +134,17 @@ class EstimationFunction:
 
             √n 10^(−i), i = 1, ..., 9,  canonical: √n 10^((9 − i)/2), i = 1, ..., 18.
 
-        The appendix does not say whether n is the number of samples to which a function is fitted,
-        as in its equations (27) to (32), or of all samples, as in §5.2. We assume the former: with
-        an 80/20 split and 5 folds, n is 0.64 times the number of all samples. The other reading
-        moves the grid by a factor of 1.25, less than half its smallest step.
+        n is the number of samples to which a function is fitted, as in equations (27) to (32): 0.64
+        times the number of all samples for an 80/20 split and 5 folds. The appendix also admits n
+        as the number of all samples (§5.2), which moves the grid by a factor of 1.25, less than
+        half its smallest step.
 
         Args:
             num_samples: n, number of training samples of a fold.
-            canonical: whether it is for predictions of many classes rather than confidences.
+            canonical: whether the grid is for predictions of many classes instead of confidences.
 
         Returns:
-            A NumPy array, whose values are known even under `jit`.
+            A NumPy array, concrete even under `jit`.
 
         Raises:
             NotImplementedError: if the paper has no grid for the function.
@@ -162,10 +161,7 @@ class EstimationFunction:
         raise NotImplementedError(f"{type(self).__name__} has no grid of hyperparameters in G24")
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with fixed sizes where these depend on values.
-
-        Compiled code cannot inspect values.
-        """
+        """Function with fixed array sizes, for compiled code."""
         return self
 
 
@@ -174,11 +170,11 @@ class CrossValidation:
     """Risks of a calibration estimation function in all folds and at all grid points.
 
     Attributes:
-        grid: the hyperparameters, [k]; traced ones without a risk are NaN, unless all are integers.
-        folds: the fold 0, ..., F − 1 in which each sample is held out, [n].
+        grid: hyperparameters, [k]; traced ones without a risk are NaN, unless all are integers.
+        folds: fold 0, ..., F − 1 in which each sample is held out, [n].
         losses: mean loss over the pairs of each sample with the others of its fold, by the function
             fitted to the other folds, [k, n].
-        test_values: h(p_i, p_i) of predictions in no fold by the function of each fold, [F, k, t];
+        test_values: h(p_i, p_i) of predictions in no fold, by the function of each fold, [F, k, t];
             t = 0 except in `squared_calibration_error`.
     """
 
@@ -205,21 +201,21 @@ class CrossValidation:
 
     @property
     def standard_error(self) -> jax.Array:
-        """Standard error of the mean risk over the folds, as if they were independent, [k]."""
+        """Standard error of the mean risk, treating folds as independent, [k]."""
         return jnp.std(self.risks, 0, ddof=1) / math.sqrt(self.num_folds)
 
     @property
     def best(self) -> jax.Array:
-        """Index of the smallest mean risk, the first in case of ties."""
+        """Index of the smallest mean risk, the first in a tie."""
         return jnp.argmin(self.risk)
 
     @property
     def hyperparameter(self) -> jax.Array:
-        """The hyperparameter with the smallest mean risk."""
+        """Hyperparameter with the smallest mean risk."""
         return self.grid[self.best]
 
     @property
     def is_at_edge(self) -> jax.Array:
-        """Whether the best hyperparameter is the smallest or largest: the grid may be too small."""
+        """Whether the best hyperparameter is at an end of the grid, which may be too small."""
         best = self.grid[self.best]
         return (self.grid.size > 1) & ((best == jnp.min(self.grid)) | (best == jnp.max(self.grid)))

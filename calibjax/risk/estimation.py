@@ -1,4 +1,4 @@
-"""The risk of calibration estimation functions, and their choice by cross-validation."""
+"""Risk of calibration estimation functions, and their selection by cross-validation."""
 
 import dataclasses
 import functools
@@ -29,8 +29,7 @@ class RiskEstimate:
 
     Attributes:
         value: the estimate.
-        standard_error: of the estimate, given this function. NaN if there are two samples or one
-            block, from which it cannot be estimated.
+        standard_error: of the estimate, given this function. NaN for two samples or one block.
     """
 
     value: jax.Array
@@ -38,7 +37,7 @@ class RiskEstimate:
 
 
 def _values(name: str, value: Any, seen: Seen) -> Any:
-    """An array of numbers, or a function of two batches."""
+    """Array of numbers, or function of two batches."""
     if callable(value):
         return checks.function("function of two batches", name, value)
     return checks.finite(name, checks.as_arrays(name, value))
@@ -52,37 +51,34 @@ def estimation_risk(
 
         1/(n(n − 1)) Σ_{i≠j} (⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ − h(p_i, p_j))².
 
-    Its expectation is `E(h − h*)²` plus a constant that no estimator changes, the noise of the
-    labels: only differences between estimators are meaningful. It is smallest for
-    `h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y | q]⟩`, and the squared calibration error is the mean of
-    `h*(P, P)`. h must not have been fitted to these samples: the risk of an overfitted function
-    would be too small.
+    Its expectation is `E(h − h*)²` plus a constant, the noise of the labels: only differences
+    between estimators are meaningful. It is smallest for `h*(p, q) = ⟨p − E[e_Y | p], q − E[e_Y |
+    q]⟩`, and the squared calibration error is the mean of `h*(P, P)`. h must not have been fitted
+    to these samples, or the risk is too small.
 
     With a block size B it is the mean over ⌊n/B⌋ blocks of B consecutive samples, in linear time;
     an incomplete last block is dropped. All block sizes have the same expectation. The variance
-    falls as B grows: take the largest B whose n B values are affordable. Samples in an order that
-    means something, such as by class, have to be shuffled before.
+    falls as B grows: take the largest B whose n B values are affordable. Shuffle samples that are
+    ordered, for example by class.
 
     The standard error is the jackknife's,
 
-        √( (n − 1)/n Σ_i (R_{−i} − mean)² ),   R_{−i} = the risk without sample i,
+        √( (n − 1)/n Σ_i (R_{−i} − mean)² ),   R_{−i} = risk without sample i,
 
-    for symmetric h, which estimates √(4 ζ_1 / n) with ζ_1 the variance of the mean loss given one
-    sample; for blocks it is the standard deviation of their risks divided by √⌊n/B⌋. It is
-    conditional on this h, without the variability of h with its training data. Do not use the
-    standard errors of two functions on the same samples to judge their difference, whose standard
-    error is much smaller.
+    for symmetric h. It estimates √(4 ζ_1 / n) with the variance ζ_1 of the mean loss given one
+    sample. For blocks it is the standard deviation of their risks divided by √⌊n/B⌋. It is
+    conditional on this h, without the variability of h with its training data. Do not compare two
+    functions on the same samples by it: the standard error of their difference is much smaller.
 
-    As everywhere, both classes of `Bernoulli`s count: products of residuals and h are two times,
-    the risk four times as large as for the same numbers given as confidences, an array [n] with
-    targets 0 and 1. G24's tables of top-label calibration use the latter. For class-wise risks, use
-    the lens `estimators.class_wise` and `vmap`.
+    For `Bernoulli`s both classes are included: products of residuals and h are twice, and the risk
+    four times, the values for confidences, an array [n] with targets 0 and 1. G24's tables of
+    top-label calibration use the latter. For class-wise risks, use the lens `estimators.class_wise`
+    and `vmap`.
 
     Args:
         values: h(p_i, p_j), [n, n]; or a function of two batches (p, q) → [n, n'] such as
-            `functools.partial(function.evaluate, params)`, which is called with one point and all
-            points, under `vmap` over a tile of points, or with a block twice, under `vmap` over
-            blocks. Blocks need a function. Its diagonal does not matter.
+            `functools.partial(function.evaluate, params)`. It is called under `vmap` with one point
+            and all points, or with a block twice. Blocks need a function. The diagonal is not used.
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         block_size: B, 2 ≤ B ≤ n; None for all pairs.
@@ -137,7 +133,7 @@ def _error_of_mean(x: jax.Array) -> jax.Array:
 def _of_blocks(
     errors: jax.Array, values: Any, predictions: Distribution, block_size: int
 ) -> jax.Array:
-    """The risks of blocks of consecutive samples."""
+    """Risks of blocks of consecutive samples."""
     rows = len(errors) // block_size * block_size
 
     def in_blocks(leaf: jax.Array) -> jax.Array:
@@ -156,7 +152,7 @@ def _of_blocks(
 
 
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
-    """Values of a user's function for two batches, if there is one for each pair."""
+    """Checked values of a user's function for two batches, one for each pair."""
     checks.shape(name, values, shape, f"[n, n'] = {shape} of its values for two batches")
     return checks.real(name, values)
 
@@ -175,7 +171,7 @@ def losses_of_values(
 
 
 def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Mean loss over the pairs of each sample, [n], where h(p_i, p_j) = Σ_k left_ik right_jk.
+    """Mean loss over the pairs of each sample, [n], for h(p_i, p_j) = Σ_k left_ik right_jk.
 
     With u_i = (errors_i, left_i) and v_j = (errors_j, −right_j), the sums Σ_j (u_i · v_j)² are
     quadratic forms u_iᵀ (Σ_j v_j v_jᵀ) u_i, in O(n (m + r)²) time if that is faster.
@@ -225,10 +221,10 @@ def cross_validate(
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
-    The samples are randomly divided into folds. Each fold is held out in turn: the function is
-    fitted to the others, and its risk (`estimation_risk`) on the fold is computed at every grid
-    point, from one factorisation if the function supports it (`EstimationFunction.refit`). To
-    compare two functions, use the same key and hence the same folds.
+    The samples are randomly divided into folds. The function is fitted to all folds but one, and
+    its risk (`estimation_risk`) on the fold held out is computed at every grid point. One
+    factorisation suffices if the function has `EstimationFunction.refit`. To compare two functions,
+    use the same key and hence the same folds.
 
     The smallest risk on the grid slightly underestimates the risk of the selected function. A
     choice at the edge of the grid (`is_at_edge`) indicates that the grid may be too small.
@@ -247,10 +243,10 @@ def cross_validate(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
-            samples in a fold, or a risk is NaN (under `jit` it stays NaN).
+            samples in a fold, or a risk is NaN (under `jit` it is returned).
 
     Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other,
-    with the memory of one of them. Folds of two different sizes compile twice.
+    with the memory of one evaluation. Two fold sizes are compiled separately.
 
     References: G24 §3.2.2 and §5.2.
 
@@ -275,16 +271,16 @@ def _run_folds(
     test: Distribution | None,
     num_folds: int,
 ) -> CrossValidation:
-    """Cross-validation of checked arguments, with values at other predictions if there are any."""
+    """Cross-validation of checked arguments, with values at other predictions, if given."""
     n = len(samples[1])
     if n < 2 * num_folds:
         at_least = f"at least {2 * num_folds} samples for num_folds={num_folds}"
-        raise ValueError(f"predictions: expected {at_least} and those of a test part, got {n}")
+        raise ValueError(f"predictions: expected {at_least} and a test part, got {n}")
     if jnp.issubdtype(grid.dtype, jnp.floating):
         grid = grid.astype(floating_dtype(samples[0]))
     function = function.specialise(samples[0], grid)
     result = _of_folds(key, function, grid, samples, test, num_folds=num_folds)
-    if checks.is_concrete(result):  # NaN is what only a failing function returns
+    if checks.is_concrete(result):  # only a failing function returns NaN
         values = result.risks + jnp.sum(result.test_values, -1)
         expected = "a function whose values in each fold and at each grid point are numbers"
         checks.refuse_where(jnp.isnan(values), "function", expected, values)
@@ -303,7 +299,7 @@ def _of_folds(
     *,
     num_folds: int,
 ) -> CrossValidation:
-    """Losses in the folds, which are consecutive samples in a random order, the larger first."""
+    """Losses in the folds, consecutive samples in a random order, larger folds first."""
     order = jax.random.permutation(key, len(samples[1]))
     sizes = np.bincount(np.arange(order.size) % num_folds)
     numbers = jnp.repeat(jnp.arange(num_folds, dtype=jnp.int32), sizes)
@@ -339,7 +335,7 @@ def _of_folds(
 
 
 def _at(samples: T, index: jax.Array) -> T:
-    """Some of the samples."""
+    """Samples at an index."""
     return jax.tree.map(lambda leaf: leaf[index], samples)
 
 
@@ -349,16 +345,16 @@ class SquaredCalibrationError:
 
     Attributes:
         estimate: mean of h(p_i, p_i) over the test part and the functions of all folds. It may be
-            negative, as an unbiased estimate of zero must be.
-        standard_error: over the folds, as in G24. The folds share training data and the test part,
-            so this captures only a part of the error that comes from the fits.
+            negative.
+        standard_error: standard error over the folds, as in G24. The folds share training data and
+            the test part, so it includes only a part of the error of the fits.
         sampling_error: standard error over the test part, for the mean of the functions.
-        root: the calibration error, the signed square root of the estimate.
-        root_standard_error: over the roots of the folds.
-        hyperparameter: the hyperparameter with the smallest risk.
-        risk: its mean risk over the folds.
-        risk_standard_error: over the folds.
-        fold_estimates: the estimates of the folds, [F].
+        root: calibration error, the signed square root of the estimate.
+        root_standard_error: standard error over the roots of the folds.
+        hyperparameter: hyperparameter with the smallest risk.
+        risk: mean risk of this hyperparameter over the folds.
+        risk_standard_error: standard error over the folds.
+        fold_estimates: estimates of the folds, [F].
         cross_validation: risks and values at all grid points, of the tuning part.
         tuning: indices of the samples of the tuning part, [n − t].
         test: indices of the samples of the test part, [t].
@@ -391,22 +387,24 @@ def squared_calibration_error(
 ) -> SquaredCalibrationError:
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
 
-    The samples are split at random into a tuning and a test part. On the tuning part
-    `cross_validate` chooses the hyperparameter with the smallest risk. The functions fitted with
-    it, one for each fold, estimate the error on the test part,
+    The samples are split at random into a tuning and a test part. `cross_validate` on the tuning
+    part selects the hyperparameter with the smallest risk. The functions fitted with it, one for
+    each fold, estimate the error on the test part,
 
         1/F Σ_f 1/t Σ_i h_f(p_i, p_i),
 
     without using the targets of the test part. Compare estimators by their risks, with the same
     key, never by their estimates on the test part.
 
-    The estimate is biased: a function that was tuned on few samples is shrunken, so that its
-    diagonal is too small; for a calibrated model it is too large.
+    The estimate is biased: a function that was tuned on few samples is shrunk, so its diagonal is
+    too small; for a calibrated model it is too large.
 
-    The predictions determine the notion of calibration: canonical for class predictions; top-label
-    for `confidences.probs` and `correct` of `estimators.top_label` as plain arrays (twice the value
-    for the batch of `Bernoulli`s itself, of which both classes count); class-wise under `vmap` over
-    `estimators.class_wise`.
+    The predictions determine the notion of calibration:
+
+    - canonical for class predictions;
+    - top-label for `confidences.probs` and `correct` of `estimators.top_label` as arrays (twice the
+      value for `Bernoulli`s, with both classes);
+    - class-wise under `vmap` over `estimators.class_wise`.
 
     Args:
         key: random key, which determines the test part and the folds.
@@ -418,15 +416,14 @@ def squared_calibration_error(
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
 
     Returns:
-        The estimate, its root, and their standard errors.
+        The estimate, its root, and standard errors.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: as in `cross_validate`, and if the tuning part has fewer than 2 num_folds
             samples.
 
-    Cost: that of `cross_validate`, and evaluation on the test part at all k grid points, O(F k t)
-    memory.
+    Cost: `cross_validate`, and evaluation on the test part at all k grid points, O(F k t) memory.
 
     References: G24 eq. (21), §3.2.2 and §5.2.
 
@@ -456,7 +453,7 @@ def squared_calibration_error(
 def _summary(
     result: CrossValidation, tuning: jax.Array, test: jax.Array
 ) -> SquaredCalibrationError:
-    """The estimate at the best grid point, and its errors."""
+    """Estimate at the best grid point, and its errors."""
     best = result.best
     values = jnp.where(jnp.isnan(result.risk[best]), jnp.nan, result.test_values[:, best])
     folds = jnp.mean(values, 1)

@@ -31,16 +31,15 @@ from calibjax.risk.base import EstimationFunction, meanings, residuals, vectors
 
 @record
 class BinResiduals:
-    """What `Binning` learns.
+    """Params of `Binning`.
 
     Attributes:
         means: mean of p_i − e_{y_i} in each interval, 0 in empty ones, [b, m], or of c_i − y_i,
             [b, 1]; b is at least `num_bins`.
         counts: number of training samples in each interval, [b].
         num_bins: number of intervals, scalar.
-        biases: with `debias` the estimated expectation of what the noise of the training samples
-            adds to the squares of these means, [b]; the squares themselves where an interval holds
-            one sample. Otherwise zeros.
+        biases: with `debias` the estimated biases of the squares of these means, [b], or the
+            squares themselves for intervals with one sample; otherwise zeros.
     """
 
     means: jax.Array = parameter(constraints.interval(-1, 1).with_axes("b", "m"))
@@ -64,45 +63,43 @@ def _whole(name: str, value: Any, seen: Any) -> Any:
 
 @record
 class Binning(EstimationFunction):
-    """The calibration estimation function of binned estimators, also with debiased squares.
+    """Calibration estimation function of binned estimators, also with debiased squares.
 
         h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
 
     with the mean confidence and the accuracy of the training samples in each of the M intervals of
-    `estimators.UniformBins`. The hyperparameter is M, an integer. Intervals without training
-    samples count as calibrated: h is 0 there.
+    `estimators.UniformBins`. The hyperparameter is M, an integer. h is 0 in intervals without
+    training samples.
 
-    The mean of h(p_i, p_i) over the training samples is the squared calibration error
-    `ece(..., binning=UniformBins(M), distance=SquaredEuclidean())`. As there, both classes of
-    binary predictions count: h is twice that of confidences given as an array [n], and the
-    intervals are those of the probability of class 1. Bins of more classes hold few samples; use
-    the lens `estimators.top_label`, or `estimators.class_wise` and `vmap`.
+    The mean of h(p_i, p_i) over the training samples is the squared calibration error `ece(...,
+    binning=UniformBins(M), distance=SquaredEuclidean())`. As there, binary predictions include both
+    classes: h is twice the value for confidences given as an array [n], and the intervals are those
+    of the probability of class 1. For more classes use the lens `estimators.top_label`, or
+    `estimators.class_wise` and `vmap`.
 
-    The squares, k = l, are too large on average. With `debias` their estimated biases are
-    subtracted:
+    The squares, k = l, are biased upwards. `debias` subtracts their estimated biases:
 
         h(p, q) = ⟨r̄_k, r̄_l⟩ − 1[k = l] s_k² / |B_k|,
 
-    with the mean r̄_k and the variance s_k² = Σ_i ‖r_i − r̄_k‖² / (|B_k| − 1) of the residuals
-    r_i = p_i − e_{y_i} of the training samples in interval k. h(p, p) can be negative. It is 0
-    where an interval has one training sample, which says nothing about a square, or none. For
-    confidences given as an array [n], the mean of h(p_i, p_i) over the training samples is
-    `ece(..., binning=UniformBins(M), norm="l2", debiased=True)`; for binary predictions, of which
-    both classes count, it is twice this value. Where predictions vary within an interval the
-    estimator of Kumar et al. differs a little: they subtract the variance of the proportion of the
-    labels, not that of the residuals.
+    with the mean r̄_k and the variance s_k² = Σ_i ‖r_i − r̄_k‖² / (|B_k| − 1) of the residuals r_i
+    = p_i − e_{y_i} of the training samples in interval k. h(p, p) can be negative. It is 0 in
+    intervals with at most one training sample. For confidences given as an array [n], the mean of
+    h(p_i, p_i) over the training samples is `ece(..., binning=UniformBins(M), norm="l2",
+    debiased=True)`; for binary predictions it is twice this value. If predictions vary within an
+    interval, the estimator of Kumar et al. differs slightly: they subtract the variance of the
+    proportion of the labels instead of the residuals.
 
     Attributes:
-        max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed if M is traced,
-            since array sizes have to be known then; `cross_validate` takes it from the grid.
-        debias: whether the biases of squares are subtracted.
+        max_bins: largest M, between 1 and 2²⁴. Needed only if M is traced, for array sizes;
+            `cross_validate` takes it from the grid.
+        debias: whether to subtract the biases of squares.
 
     Raises:
         TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
             or M is traced and there is no `max_bins`.
-        ValueError: by the methods if `max_bins` is out of range, `debias` no truth value, M is not
-            an integer between 1 and `max_bins`, there are more than two classes, or shapes or
-            values are wrong. Invalid traced values give NaN.
+        ValueError: by the methods if `max_bins` is out of range, `debias` is not a truth value, M
+            is not an integer between 1 and `max_bins`, there are more than two classes, or shapes
+            or values are wrong. Invalid traced values give NaN.
 
     Cost: O(n + M) to fit, O(n) for the diagonal. With `debias`, O(n b) memory for the factors.
 
@@ -125,7 +122,7 @@ class Binning(EstimationFunction):
     debias: bool = dataclasses.field(default=False, metadata={"static": True})
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the largest M of the grid."""
+        """Function with the largest M of the grid."""
         grid = _whole("grid", grid, {"self": self})
         return dataclasses.replace(self, max_bins=_num_intervals(grid, self.max_bins))
 
@@ -147,8 +144,7 @@ class Binning(EstimationFunction):
     def factors(self, params: BinResiduals, p: Distribution) -> Pair:
         """Mean residuals of the intervals of the predictions, [n, m], twice.
 
-        With `debias` also the indicator of the interval with and without the bias, [n, m + b]: the
-        products of the indicators are 1 for two predictions in one interval.
+        With `debias` also the indicator of the interval with and without the bias, [n, m + b].
         """
         points = vectors(p)
         index = interval_index(points[:, -1], params.num_bins)
@@ -161,10 +157,10 @@ class Binning(EstimationFunction):
 
 
 def _num_intervals(values: ArrayLike, max_bins: int | None) -> int:
-    """Size of arrays for the given numbers of bins: `max_bins`, by default their maximum."""
+    """Size of arrays for numbers of bins: `max_bins`, by default their maximum."""
     if max_bins is None and not checks.is_concrete(values):
         got = f"{values}; traced ones need their largest value, as in Binning(max_bins=100)"
-        raise TypeError(f"hyperparameter: expected numbers of bins that are known, got {got}")
+        raise TypeError(f"hyperparameter: expected concrete numbers of bins, got {got}")
     return max_bins or int(np.max(np.asarray(values)))
 
 
@@ -175,7 +171,7 @@ def _mean_residuals(
     errors = residuals(predictions, targets)
     is_valid = ~jnp.any(jnp.isnan(errors)) & ~jnp.isnan(num_bins)
     num_bins = jnp.where(jnp.isnan(num_bins), 1, num_bins).astype(jnp.int32)
-    # Traced numbers outside [0, 1] belong to no bin.
+    # Traced numbers outside [0, 1] are in no bin.
     errors = jnp.where(is_valid, errors, jnp.nan)
     index = interval_index(vectors(predictions)[:, -1], num_bins)
     counts = jax.ops.segment_sum(jnp.ones_like(index), index, max_bins)
@@ -194,11 +190,11 @@ def _mean_residuals(
 
 @record
 class KernelDensities:
-    """What `KernelDensity` learns: the training data.
+    """Params of `KernelDensity`: the training data.
 
     Attributes:
         vectors: training predictions, [n, m], or confidences, [n, 1].
-        labels: their labels, [n].
+        labels: training labels, [n].
         bandwidth: h, scalar.
     """
 
@@ -218,7 +214,7 @@ class KernelDensities:
         Raises:
             ValueError: if there is only one sample.
 
-        Cost: that of the diagonal at n points.
+        Cost: the diagonal at n points.
         """
         n = checks.leading_size("vectors", self.vectors, 2)
         return jnp.sum(jnp.square(_residuals(self, self.vectors, jnp.arange(n))), -1)
@@ -226,22 +222,20 @@ class KernelDensities:
 
 @record
 class KernelDensity(EstimationFunction):
-    """The calibration estimation function of kernel density ratios.
+    """Calibration estimation function of kernel density ratios.
 
         h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
 
-    with the Dirichlet kernels of `estimators.binned.kde_calibration_error` around the
-    training samples;
-    the hyperparameter is their bandwidth. For confidences, an array [n], h is the single product
-    (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.
+    with the Dirichlet kernels of `estimators.binned.kde_calibration_error` around the training
+    samples. The hyperparameter is their bandwidth. For confidences, an array [n], h is the single
+    product (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.
 
-    Kernels are computed as logarithms, and where all kernels are zero, π is a limit: h is finite
+    Kernels are computed as logarithms, and π is a limit where all kernels are zero. So h is finite
     everywhere, whereas G24 had to drop predictions.
 
-    At new predictions all training samples count. At the training predictions each sample would
-    have the largest weight at itself, and h would be too small: `params.leave_one_out()` returns
-    h(p_i, p_i) without sample i. The mean of these values is `kde_calibration_error(..., order=2)`,
-    or half of it for confidences.
+    At the training predictions h is too small, because each sample has the largest weight at
+    itself. `params.leave_one_out()` returns h(p_i, p_i) without sample i. The mean of these values
+    is `kde_calibration_error(..., order=2)`, or half of it for confidences.
 
     `fit` only stores the training data; `refit` replaces the bandwidth.
 
@@ -251,7 +245,7 @@ class KernelDensity(EstimationFunction):
             wrong. Invalid traced values give NaN.
 
     Cost: O(n n' m) time in matrix products and n n' exponentials for n' points, O(n' · tile + n m)
-    memory. Rounding errors in float32 are those of `kde_calibration_error`.
+    memory. For rounding errors in float32 see `kde_calibration_error`.
 
     References: G24 eq. (25) and (26), without leaving a sample out; Popordanoska, Sayer and
     Blaschko (2022), A Consistent and Differentiable Lp Canonical Calibration Error Estimator.
@@ -273,7 +267,7 @@ class KernelDensity(EstimationFunction):
         self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> KernelDensities:
         """The training data."""
-        # Invalid traced targets of confidences are NaN, which integers cannot be.
+        # Invalid traced targets of confidences are NaN, not integers.
         labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
         return KernelDensities(vectors(predictions), labels, hyperparameter)
 
@@ -291,7 +285,7 @@ class KernelDensity(EstimationFunction):
 
 @jax.jit
 def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
-    """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
+    """Points − π(points), without the excluded sample of each, [n, m] or [n, 1]."""
     kernels = binned.dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
     chosen = binned.Point(_class_probs(points), excluded)
     proportions = binned.label_proportions(kernels, params.labels, chosen)
@@ -300,7 +294,7 @@ def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) 
 
 
 def _class_probs(samples: jax.Array) -> jax.Array:
-    """Vectors of class probabilities, with two entries for confidences."""
+    """Class probabilities, with two entries for confidences."""
     return samples if samples.shape[1] > 1 else jnp.concatenate([1 - samples, samples], 1)
 
 
@@ -310,32 +304,31 @@ def _recalibration(value: Any, name: str) -> Any:
 
 @record
 class Recalibrated(EstimationFunction):
-    """The calibration estimation function of a recalibration, as if its results were calibrated.
+    """Calibration estimation function of a recalibration.
 
         h(p, q) = ⟨p − c(p), q − c(q)⟩
 
-    for the map c that the recalibration learns from the training data. In many classes parametric
-    maps come closer to h* than `Binning`, `KernelDensity` and `KernelRidge` unless c cannot
-    represent the error: compare the risks of `cross_validate`, with the same key. The mean of
-    h(p, p) is the squared calibration error that c repairs, plus the noise of the fit.
+    for the map c fitted to the training data, as if its results were calibrated. For many classes
+    parametric maps approximate h* better than `Binning`, `KernelDensity` and `KernelRidge` if c can
+    represent the error: compare the risks of `cross_validate`, with the same key. The mean of h(p,
+    p) is the squared calibration error that c corrects, plus the noise of the fit.
 
-    The params are those of the recalibration. With `evaluate` any map can be compared, also without
-    a fit: G24's simulation takes `TemperatureScaling` at T = 0.3 / θ for θ > 0. For confidences, an
-    array [n], h is the single product (c − c') (d − d'), half the value for `Bernoulli`s.
+    The params are those of the recalibration. `evaluate` also takes params without a fit: G24's
+    simulation uses `TemperatureScaling` at T = 0.3 / θ for θ > 0. For confidences, an array [n], h
+    is the single product (c − c') (d − d'), half the value for `Bernoulli`s.
 
     Attributes:
-        recalibration: a record with `fit(predictions, targets)` and `apply(params, predictions)`,
-            whose results are class predictions, or confidences for such.
+        recalibration: record with `fit(predictions, targets)` and `apply(params, predictions)`,
+            which returns class predictions, or confidences for confidences.
         hyperparameter: name of the field of the recalibration that the hyperparameter replaces,
-            such as "penalty". None if there is no such field: every hyperparameter is the same
-            then, and one number is grid enough.
+            such as "penalty". With None the hyperparameter has no effect; use a grid of one number.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if the recalibration has no field of this name, if shapes or
             values are wrong, or if the fit fails. Under `jit` h is NaN instead.
 
-    Cost: that of the recalibration, and O(n m).
+    Cost: the recalibration, and O(n m).
 
     References: G24 §5.1 for temperatures.
 
@@ -351,14 +344,14 @@ class Recalibrated(EstimationFunction):
 
     @checked(**meanings("predictions", "hyperparameter"))
     def fit(self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers) -> PyTree:
-        """Fits the recalibration."""
+        """Fit the recalibration."""
         method = self.recalibration
         if self.hyperparameter is not None:
             if self.hyperparameter not in getattr(method, "__dataclass_fields__", ()):
                 expected = f"a field of {checks.described(method)}"
                 raise ValueError(f"hyperparameter: expected {expected}, got {self.hyperparameter}")
             method = dataclasses.replace(method, **{self.hyperparameter: hyperparameter})
-        if not checks.is_distribution(predictions):  # whose traced targets may be NaN
+        if not checks.is_distribution(predictions):  # traced targets may be NaN
             predictions = checks.nan_rows(checks.missing_rows(targets), predictions)
             targets = jnp.asarray(targets).astype(int)
         return method.fit(_distributions(predictions), targets)
@@ -376,21 +369,21 @@ class Recalibrated(EstimationFunction):
 
 
 def _distributions(p: Any) -> Any:
-    """Class predictions, of two classes in place of confidences."""
+    """Class predictions, with two classes for confidences."""
     return p if checks.is_distribution(p) else Bernoulli(p)
 
 
-_ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
+_ROUNDING = 8  # in units of the last place of the largest eigenvalue (observed: up to three)
 
 
-# Eigenvalues s of a kernel matrix K ≈ Q diag(s) Qᵀ, [r], zero for those that are only rounding
-# errors; B, [R, r], such that k(p, points)ᵀ B is the row of Q for any point p, k(p, x)ᵀ Q / s, zero
-# where s is; and Qᵀ y for some vectors y, [r, m].
+# Eigenvalues s of a kernel matrix K ≈ Q diag(s) Qᵀ, [r], zero up to rounding errors; B, [R, r],
+# such that k(p, points)ᵀ B is the row of Q for any point p, k(p, x)ᵀ Q / s, zero where s is; and Qᵀ
+# y for some vectors y, [r, m].
 Spectrum = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def low_rank_spectrum(root: PivotedCholesky, vectors: jax.Array) -> Spectrum:
-    """The spectrum of F Fᵀ, with the precision of F rather than that of a product."""
+    """Spectrum of F Fᵀ in the precision of F, without the product."""
     features = root.features
     _, roots, rotation = jnp.linalg.svd(jnp.linalg.qr(features, mode="r"))
     inverse = _inverse(roots, _ROUNDING * jnp.finfo(roots.dtype).eps * roots[0])
@@ -402,7 +395,7 @@ def low_rank_spectrum(root: PivotedCholesky, vectors: jax.Array) -> Spectrum:
 
 
 def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
-    """The spectrum of a matrix."""
+    """Spectrum of a matrix."""
     eigenvalues, eigenvectors = jnp.linalg.eigh(matrix, symmetrize_input=False)
     inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
     projections = matmul(eigenvectors.T, vectors)
@@ -410,7 +403,7 @@ def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
 
 
 def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
-    """1 / x, or zero where x is only a rounding error; NaN for NaN."""
+    """1 / x, or zero if x is a rounding error; NaN for NaN."""
     is_zero = values <= rounding
     return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))
 
@@ -427,12 +420,12 @@ def _tolerance(value: Any, name: str) -> Any:
 
 @record
 class KernelRidgeParams:
-    """What `KernelRidge` learns.
+    """Params of `KernelRidge`.
 
     Attributes:
-        kernel: the kernel.
-        points: predictions that it is evaluated with: pivots, or the whole training set, [R].
-        eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding errors.
+        kernel: kernel on predictions.
+        points: second arguments of the kernel: pivots, or the whole training set, [R].
+        eigenvalues: of the kernel matrix, [r]; zero up to rounding errors.
         basis: map from kernel values to coordinates in the eigenvectors, [R, r].
         projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m].
         residual: largest error of an entry of the kernel matrix, relative to the largest entry;
@@ -464,36 +457,34 @@ class KernelRidge(EstimationFunction):
                 = k(p)ᵀ Q (Λ ⊙ Qᵀ Δ Δᵀ Q) Qᵀ k(q),   Λ_ij = 1 / (s_i s_j + λ n²)
 
     with the rows p_i − e_{y_i} of Δ, the kernel matrix K = Q diag(s) Qᵀ of the n training
-    predictions and the kernel values k(p) between a prediction and these. It is the regression of
-    all products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
+    predictions and the kernel values k(p) of a prediction with these. It is the regression of all
+    products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
     hyperparameter. h is symmetric, but not an inner product: its diagonal can be negative.
 
     With `two_step` the residuals themselves are regressed on the predictions,
 
         h(p, q) = k(p)ᵀ (K + λ n I)⁻¹ Δ Δᵀ (K + λ n I)⁻¹ k(q),
 
-    the inner product of two estimates of p − E[e_Y | p], so that its diagonal is never negative.
+    the inner product of two estimates of p − E[e_Y | p], with a non-negative diagonal.
 
-    Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
-    pivots, determine the others up to rounding. Then only these are kept. If more than n/4 pivots
-    were needed, the eigendecomposition of the whole matrix is used, without eigenvalues that are
-    only rounding errors. The omitted part of K changes h by a relative error of about
-    tolerance / λ at most; penalties below the tolerance are indistinguishable.
+    Most kernel matrices of predictions have low numerical rank: a few pivots determine the others
+    up to rounding, and only these are kept. If more than n/4 pivots were needed, the
+    eigendecomposition of the whole matrix is used, without eigenvalues up to rounding errors. The
+    relative error of h is at most about tolerance / λ; penalties below the tolerance are
+    indistinguishable.
 
     Attributes:
-        kernel: a positive semi-definite kernel on predictions, or on confidences if these are
-            given as an array [n].
-        two_step: whether residuals are regressed, instead of their products.
-        rank: number of pivots, to save the search or to use fewer pivots, which is the Nyström
-            approximation. By default it is chosen from the predictions; if these are traced, all n
-            are used, as for every rank ≥ n.
+        kernel: positive semi-definite kernel on predictions, or on confidences if these are given
+            as an array [n].
+        two_step: whether to regress residuals instead of their products.
+        rank: number of pivots, to save the search or for a Nyström approximation. By default it is
+            chosen from the predictions; all n are used if these are traced, or for rank ≥ n.
         tolerance: largest error of an entry of K relative to the largest entry; 1e-14 by default,
             1e-6 in float32.
 
     `fit` returns `KernelRidgeParams`, whose `residual` is the error of K; `refit` uses another λ at
-    little cost. Values can be differentiated with respect to λ and the predictions p and q, and for
-    the whole matrix (rank ≥ n) also with respect to the arguments of `fit`, as long as no two
-    eigenvalues are equal.
+    little cost. Values can be differentiated with respect to λ, p and q, and for the whole matrix
+    (rank ≥ n) also with respect to the arguments of `fit`, if no two eigenvalues are equal.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
@@ -504,9 +495,9 @@ class KernelRidge(EstimationFunction):
     Warns:
         UserWarning: by `fit` if the given rank does not reach the tolerance.
 
-    Cost: O(n R²) to fit with R pivots; O(n³) time and memory for about 5 n² numbers without. For
-    each λ and t predictions, O(t R (R + m)) and t R kernel values; with `two_step`
-    O((t + R) R m).
+    Cost: O(n R²) to fit with R pivots; without pivots O(n³) time and memory for about 5 n² numbers.
+    For each λ and t predictions, O(t R (R + m)) and t R kernel values; with `two_step` O((t + R) R
+    m).
 
     References: G24 eq. (28) and (29), and eq. (32) for two steps.
 
@@ -535,14 +526,14 @@ class KernelRidge(EstimationFunction):
     def fit(
         self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> KernelRidgeParams:
-        """Fits the regression."""
+        """Fit the regression."""
         errors, points = residuals(predictions, targets), _as_points(predictions)
         rank, tolerance = self._options(points)
         size = None if rank >= len(errors) else rank
         params = _regression(self.kernel, tolerance, points, errors, hyperparameter, size=size)
         if checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
             warnings.warn(
-                f"kernel ridge: with rank {rank} entries of the kernel matrix are wrong by up to "
+                f"kernel ridge: with rank {rank} entries of the kernel matrix have errors up to "
                 f"{params.residual:.1e} of the largest, more than the tolerance {tolerance}",
                 UserWarning,
                 stacklevel=3,
@@ -551,18 +542,18 @@ class KernelRidge(EstimationFunction):
 
     @checked(**meanings("hyperparameter"))
     def refit(self, params: KernelRidgeParams, hyperparameter: Numbers) -> KernelRidgeParams:
-        """Replaces the penalty."""
+        """Replace the penalty."""
         return dataclasses.replace(params, penalty=hyperparameter)
 
     def factors(self, params: KernelRidgeParams, p: Distribution) -> Pair:
-        """The factors of h at other predictions."""
+        """Factors of h at other predictions."""
         points = _as_points(p)
-        checks.same_kind("p", points, "the predictions that fit was given", params.points)
+        checks.same_kind("p", points, "the predictions of fit", params.points)
         return _factors(params, points, self.two_step)
 
     @checked(**meanings("predictions"))
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the rank that these predictions need."""
+        """Function with the rank for these predictions."""
         rank, _ = self._options(_as_points(predictions))
         return dataclasses.replace(self, rank=rank)
 
@@ -583,7 +574,7 @@ class KernelRidge(EstimationFunction):
 
 
 def _as_points(predictions: Any) -> Distribution:
-    """Predictions as the kernel sees them, with probabilities in place of logits."""
+    """Predictions for the kernel, with probabilities instead of logits."""
     predictions = without_draws(predictions)
     plain = bare(predictions)
     if not isinstance(plain, Bernoulli | Categorical | CategoricalLogits):
@@ -602,7 +593,7 @@ def _regression(
     *,
     size: int | None,
 ) -> KernelRidgeParams:
-    """Learned params; `size` is the number of pivots, unless all points are used."""
+    """Fitted params; `size` is the number of pivots, unless all points are used."""
     residual = jnp.zeros((), errors.dtype)
     if size is None:
         matrix = nystrom.kernel_values(kernel, points, points)
@@ -621,7 +612,7 @@ def _regression(
 def _factors(params: KernelRidgeParams, points: Distribution, two_step: bool) -> Pair:
     """Coordinates times a matrix, and coordinates; or estimates of p − E[e_Y | p], [n, m], twice.
 
-    The matrix is that of the shrunken products of residuals.
+    The matrix holds the shrunk products of residuals.
     """
     values = nystrom.kernel_values(params.kernel, points, params.points)
     if two_step:
@@ -637,6 +628,6 @@ def _factors(params: KernelRidgeParams, points: Distribution, two_step: bool) ->
 
 
 def _shrinkage(eigenvalues: jax.Array, penalty: jax.Array) -> jax.Array:
-    """Factors s / (s + c) for c > 0: zero for s = 0 even for the smallest c, and NaN for NaN."""
+    """Factors s / (s + c) for c > 0: zero for s = 0, and NaN for NaN."""
     total = eigenvalues + penalty
     return eigenvalues / jnp.where(total == 0, 1, total)

@@ -1,10 +1,8 @@
 """Scores of predictions, mostly sample means of a function of prediction and target.
 
-Smaller is better, except for `accuracy` and `rejection.prediction_rejection_ratio`. A proper score
-mixes calibration and sharpness; the estimators and tests of calibration do not.
-
-The calibration errors that are often reported as scores, ECE and MCE, are `estimators.ece` and
-`estimators.mce`.
+Smaller is better, except for `accuracy` and `decomposition.prediction_rejection_ratio`. A proper
+score mixes calibration and sharpness; estimators and tests of calibration do not. For ECE and MCE,
+see `estimators.ece` and `estimators.mce`.
 """
 
 from calibjax.scores.decomposition import brier_decomposition, crps_decomposition, murphy_curve

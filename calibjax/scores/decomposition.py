@@ -1,9 +1,7 @@
 """Decompositions of scores, Murphy curves, and the prediction rejection ratio.
 
-Decompositions of scores: miscalibration, discrimination and uncertainty.
-
-All are made of one step, of predicted probabilities of an event: isotonic regression of what
-happened on the predicted probabilities recalibrates them.
+Decompositions into miscalibration, discrimination and uncertainty rest on isotonic regression of an
+event on its predicted probabilities.
 """
 
 import dataclasses
@@ -26,8 +24,8 @@ from calibjax.distributions.composed import bare
 from calibjax.estimators.curves import forecasts_of
 from calibjax.scores.proper import weighted_mean
 
-_ROUNDING = 1e-9  # of levels, which may be whole numbers of samples
-# Of each prediction, to find where its distribution lies.
+_ROUNDING = 1e-9  # of levels, which may be multiples of 1 / n
+# Levels of quantiles of each prediction, to locate its distribution.
 _LEVELS = (0.001, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 0.999)
 
 
@@ -36,10 +34,10 @@ class ScoreDecomposition:
     """Parts of a mean score: score = miscalibration − discrimination + uncertainty.
 
     Attributes:
-        score: the mean score of the predictions.
-        miscalibration: what the isotonic recalibration of the predictions would win, ≥ 0. It is
-            positive for calibrated predictions too, since isotonic regression fits noise.
-        discrimination: how much better the recalibrated predictions are than the constant one, ≥ 0.
+        score: mean score of the predictions.
+        miscalibration: improvement of the score by isotonic recalibration, ≥ 0. It is positive even
+            for calibrated predictions, because isotonic regression fits noise.
+        discrimination: improvement of the recalibrated predictions over a constant prediction, ≥ 0.
         uncertainty: score of the constant prediction, the distribution of all targets.
     """
 
@@ -62,17 +60,17 @@ def brier_decomposition(
         discrimination = n⁻¹ Σ_i (ȳ − y_i)² − (r_i − y_i)²,
         uncertainty    = n⁻¹ Σ_i (ȳ − y_i)² = ȳ (1 − ȳ),
 
-    summed over the classes. Each class is recalibrated on its own, so that of three or more classes
-    it is class-wise miscalibration that is measured. There are no bins to choose. With weights all
-    means, and the squared errors of the isotonic regression, are weighted.
+    summed over the classes. Each class is recalibrated on its own: for three or more classes this
+    is class-wise miscalibration. No bins are needed. With weights all means, and the squared errors
+    of the isotonic regression, are weighted.
 
-    With this function as its statistic, `hypothesis_tests.exact_test` returns what all parts are
-    under calibration, too, and `plotting.score_decomposition` draws it.
+    As the statistic of `hypothesis_tests.exact_test` it returns all parts under calibration as
+    well; `plotting.score_decomposition` plots them.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         The parts, scalars; `score` is `brier_score(..., scale_by_half=False)`.
@@ -110,29 +108,28 @@ def crps_decomposition(
 ) -> ScoreDecomposition:
     """CRPS, decomposed into miscalibration, discrimination and uncertainty (threshold-wise CORP).
 
-    The CRPS is the integral over all thresholds z of the Brier scores of the predicted
-    probabilities F_i(z) of the events y_i ≤ z. So are its parts:
+    The CRPS, and each of its parts, is an integral over thresholds z of Brier scores, with
+    predicted probabilities F_i(z) of the events y_i ≤ z:
 
         CRPS = ∫ MCB(z) dz − ∫ DSC(z) dz + ∫ UNC(z) dz,
 
-    with the parts of `brier_decomposition` of one class at each threshold, whose probabilities are
-    recalibrated on their own. The integrals are sums over intervals between quantiles of all
-    predictions and targets together. With weights all means are weighted, and so are the quantiles.
+    with the parts of `brier_decomposition` of one class at each threshold. The integrals are sums
+    over intervals between quantiles of all predictions and targets together. With weights all means
+    and quantiles are weighted.
 
     For `Ensemble` of m numbers the integrands are constant between neighbours among all n (m + 1)
-    members and targets: with as many thresholds, or more, the sums are exact. Of other predictions
-    the tails beyond their quantiles at 0.001 and 0.999 are left out.
+    members and targets: with at least as many thresholds the sums are exact. For other predictions
+    the tails beyond the quantiles at 0.001 and 0.999 are left out.
 
-    With this function as its statistic, `hypothesis_tests.exact_test` returns what all parts are
-    under calibration, too, and `plotting.score_decomposition` draws it.
+    As the statistic of `hypothesis_tests.exact_test` it returns all parts under calibration as
+    well; `plotting.score_decomposition` plots them.
 
     Args:
         predictions: batch of n distributions of numbers with `cdf` and `icdf`.
         targets: [n].
-        num_thresholds: number of intervals, or about as many; with 100 the error of the score is a
-            few thousandths of it, also of predictions with very different scales or heavy tails;
-            that of the miscalibration is about a hundredth.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        num_thresholds: approximate number of intervals. With 100, relative errors are a few tenths
+            of a percent for the score and about 1 % for the miscalibration.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         The parts, scalars, in units of the targets; `score` is `crps` up to the error of the sum.
@@ -141,8 +138,8 @@ def crps_decomposition(
         TypeError: if an argument is of the wrong kind, or the predictions lack a method.
         ValueError: if shapes or values are wrong.
 
-    Cost: for each threshold n distribution functions, a sort of n, and isotonic regression, in
-    every redraw of a test, too; O(n) memory.
+    Cost: for each threshold, and each redraw of a test, n distribution functions, a sort of n, and
+    isotonic regression; O(n) memory.
 
     References: Arnold, Walz, Ziegel and Gneiting (2024), Decompositions of the mean continuous
     ranked probability score, §3 (the Brier score based decomposition); Dimitriadis, Gneiting and
@@ -156,7 +153,7 @@ def crps_decomposition(
     >>> print(bool(parts.discrimination > parts.miscalibration))
     True
     """
-    given = predictions, targets
+    data = predictions, targets
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))
     if isinstance(ensembles := bare(predictions), Ensemble):
@@ -172,7 +169,7 @@ def crps_decomposition(
     else:
         copies = jnp.broadcast_to(targets[:, None], quantiles.shape)
         pool = jnp.concatenate([quantiles, copies], 1).ravel()
-        # Closer to one another, in probability, towards the tails, where intervals are wide.
+        # Denser, in probability, towards the tails, where intervals are wide.
         cuts = (1 - np.cos(np.linspace(0, np.pi, num_thresholds + 1))) / 2
         ends = _quantiles(pool, cuts, jnp.ones_like(targets) if weights is None else weights)
 
@@ -181,11 +178,11 @@ def crps_decomposition(
         return _of_event(probs, (targets <= threshold).astype(dtype), weights)
 
     parts = lax.map(at, (ends[1:] + ends[:-1]) / 2)
-    return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts), given)
+    return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts), data)
 
 
 def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array) -> jax.Array:
-    """Quantiles of as many numbers of each sample, which all have its weight."""
+    """Quantiles of the pooled numbers of all samples, with the weights of the samples."""
     order = jnp.argsort(pool)
     below = jnp.cumsum(jnp.repeat(weights, pool.size // weights.size)[order])
     shares = jnp.asarray(levels * (1 + _ROUNDING), below.dtype)
@@ -196,13 +193,13 @@ def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array) -> jax.A
 def _of_event(
     probs: jax.Array, happened: jax.Array, weights: jax.Array | None
 ) -> ScoreDecomposition:
-    """Parts of the mean of (probs − happened)², [n] each."""
+    """Parts of the mean of (probs − happened)², from [n] each."""
     order = jnp.argsort(probs)
     probs, happened, weights = jax.tree.map(lambda x: x[order], (probs, happened, weights))
     recalibrated = isotonic_means(probs, happened, weights)
     mean = functools.partial(weighted_mean, weights=weights)
     frequency = mean(happened)
-    # Differences of squares as products, and means over blocks, which have small rounding errors.
+    # Differences of squares as products, and means over blocks, for small rounding errors.
     change = (probs - recalibrated) * (probs + recalibrated - 2 * happened)
     return ScoreDecomposition(
         mean(jnp.square(probs - happened)),
@@ -221,8 +218,8 @@ class MurphyCurve:
 
     Attributes:
         thresholds: θ, [k].
-        score: their mean scores, [k].
-        level: of the quantile that is scored; None for means and probabilities.
+        score: mean scores, [k].
+        level: level of the quantile; None for means and probabilities.
     """
 
     thresholds: jax.Array
@@ -253,17 +250,17 @@ def murphy_curve(
 
     Every score that is consistent for the mean, or for the quantile, is an integral of these with
     some measure over θ: the squared error is 2 ∫ S_θ dθ, the pinball loss ∫ S_θ dθ. A model whose
-    curve is nowhere above that of another one is better for *every* such score, and every decision
-    by costs and losses; where curves cross, it depends on these.
+    curve is nowhere above that of another model is at least as good for *every* such score, and
+    every decision by costs and losses; if curves cross, the order depends on the score.
 
     Args:
         predictions: batch of n distributions, with `mean` or `icdf`; the mean of a `Bernoulli` is
             its probability.
         targets: [n].
-        level: τ in (0, 1) of the quantile that is scored; None to score means.
-        thresholds: θ, [k]; by default 101 from the smallest to the largest of
-            predicted and observed numbers.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        level: τ in (0, 1) of the quantile; None for means.
+        thresholds: θ, [k]; by default 101 from the smallest to the largest predicted or observed
+            number.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
         The curve; `score` has the units of the targets for means, none for quantiles.
@@ -311,27 +308,26 @@ def murphy_curve(
 def prediction_rejection_ratio(
     confidences: Numbers, correct: Numbers, *, weights: Numbers | None = None
 ) -> jax.Array:
-    """Prediction-rejection ratio (PRR): how well confidences tell errors from right predictions.
+    """Prediction-rejection ratio (PRR) of confidences.
 
         PRR = (A_random − A) / (A_random − A_best)
 
-    with the area A under the curve of the error rates that remain when the k least confident
-    predictions are replaced by right ones, linear between k = 0, ..., n; A_random for rejections in
-    random order, and A_best if all errors are rejected first: 1 is perfect, 0 is random, and
-    negative values are worse than random. Only the order of the confidences matters; recalibration
-    by an increasing function does not change it.
+    with the area A under the curve of error rates when the k least confident predictions are
+    replaced by correct ones, linear between k = 0, ..., n. A_random is for rejections in random
+    order, and A_best if all errors are rejected first: 1 is perfect, 0 is random, and negative
+    values are worse than random. It depends only on the order of the confidences, so increasing
+    recalibrations do not change it.
 
-    Equal confidences are averaged over all orders, so that the order of the samples does not
-    matter. As a sample is either right or wrong, the value is 2 AUROC − 1, with the area under the
-    ROC curve of the confidences as scores for right predictions.
+    Equal confidences are averaged over all orders. The value is 2 AUROC − 1, with the area under
+    the ROC curve of the confidences as scores of correct predictions.
 
     Args:
-        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
-        correct: whether the predictions are right, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        confidences: array, or batch of `Bernoulli`s as from `estimators.top_label`, [n].
+        correct: whether the predictions are correct, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
-        A scalar; NaN if all predictions are right, or all wrong.
+        A scalar; NaN if all predictions are correct, or all wrong.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -348,7 +344,7 @@ def prediction_rejection_ratio(
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    # Of all pairs of a right and a wrong prediction, those in the right order minus the others.
+    # Pairs of a correct and a wrong prediction: ordered correctly minus ordered wrongly.
     order = jnp.argsort(confidences)
     confidences, is_right = confidences[order], correct[order] == 1
     each = jnp.ones(order.size, jnp.int32) if weights is None else weights[order]

@@ -1,4 +1,4 @@
-"""Proper scores, whose expectation is smallest for the true distribution, and point errors."""
+"""Proper scores, minimised in expectation by the true distribution, and point errors."""
 
 import functools
 from collections.abc import Callable
@@ -43,8 +43,9 @@ def negative_log_likelihood(
     Args:
         predictions: batch of n distributions with `log_prob`.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -80,16 +81,16 @@ def brier_score(
 
         Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2],
 
-    with weights the weighted mean. For two classes it is halved by default, so that it is the mean
-    of (p − y)², the `sklearn.metrics.brier_score_loss` of a `Bernoulli`.
+    or the weighted mean. For two classes it is halved by default, to the mean of (p − y)², the
+    `sklearn.metrics.brier_score_loss` of a `Bernoulli`.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        scale_by_half: whether half of the sum counts; "auto" for two classes only, as in
-            scikit-learn.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        scale_by_half: whether to halve the sum; "auto" for two classes only, as in scikit-learn.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -131,8 +132,9 @@ def mean_squared_error(
     Args:
         predictions: batch of n distributions of numbers or vectors with `mean`.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -173,13 +175,14 @@ def accuracy(
 
         accuracy = n⁻¹ Σ_i 1(y_i = argmax_c p_ic),   with weights the weighted mean.
 
-    Ties are resolved in favour of the first class. Derivatives are zero.
+    In a tie the first class is chosen. Derivatives are zero.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -216,15 +219,16 @@ def pinball_loss(
         n⁻¹ Σ_i L⁻¹ Σ_τ (1 − τ) (q_i(τ) − y_i)₊ + τ (y_i − q_i(τ))₊
 
     with the quantiles q_i(τ) at the levels τ_1, ..., τ_L; with weights the weighted mean. With many
-    equally spaced levels it approaches half the `crps`. Labels of `Categorical`s count as the
-    numbers 0, ..., m − 1.
+    equally spaced levels it approaches half the `crps`. Labels of `Categorical`s are the numbers 0,
+    ..., m − 1.
 
     Args:
         predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
         targets: [n].
         levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default, and for `Quantiles` their own.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -276,15 +280,16 @@ def interval_score(
         n⁻¹ Σ_i u_i − l_i + 2 α⁻¹ (l_i − y_i)₊ + 2 α⁻¹ (y_i − u_i)₊
 
     with the quantiles l_i and u_i at the levels α / 2 and 1 − α / 2, α = 1 − confidence_level; in
-    units of the targets. With weights it is the weighted mean. Of forecasts of these two
-    quantiles, a `Quantiles`, take 4 / α times the `pinball_loss`.
+    units of the targets. With weights it is the weighted mean. For `Quantiles` with these two
+    levels, it is 4 / α times the `pinball_loss`.
 
     Args:
         predictions: batch of n distributions of numbers with `icdf`.
         targets: [n].
         confidence_level: probability of the interval, in (0, 1).
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -304,7 +309,7 @@ def interval_score(
     >>> print(interval_score(predictions, jnp.array([2.0, 4.0]), confidence_level=0.5))
     4.0
     """
-    # Before 1 − 0.999 is rounded.
+    # Avoids the rounding of 1 − 0.999.
     tail = jnp.asarray((1 - confidence_level) / 2, floating_dtype(predictions))
     score, samples = Partial(_interval_score, tail), (predictions, targets)
     return jax.jit(mean_over_samples, static_argnums=3)(score, samples, weights, reduction)
@@ -329,33 +334,34 @@ def energy_score(
         ES = n⁻¹ Σ_i E‖Z_i − y_i‖ − ½ E‖Z_i − Z_i'‖
 
     with independent Z_i, Z_i' from the empirical distribution of the draws of prediction i; in
-    units of the targets. With weights it is the weighted mean. Of numbers it is `crps`. The package
-    scoringrules has the variogram score, which reacts more to wrong dependence of components, and
-    scores of some thresholds.
+    units of the targets. With weights it is the weighted mean. For numbers it is `crps`. The
+    package scoringrules has the variogram score, which is more sensitive to the dependence of
+    components.
 
-    This score asks for the empirical distribution of the m members, and prefers ensembles whose
+    This score assesses the empirical distribution of the m members, and favours ensembles whose
     members scatter less than the targets. The fair estimator is smallest, in expectation, for
-    members with the distribution of the target, whatever m:
+    members with the distribution of the target, for every m:
 
         n⁻¹ Σ_i m⁻¹ Σ_j ‖z_ij − y_i‖ − ½ (m (m − 1))⁻¹ Σ_{j≠k} ‖z_ij − z_ik‖.
 
     With `monte_carlo` it estimates the energy score of predictions of any family. It may be
-    negative. For members with probabilities q_j, m (m − 1) becomes 1 − Σ_j q_j², and the means
-    those with q.
+    negative. For members with probabilities q_j, means are weighted by q and m (m − 1) becomes 1 −
+    Σ_j q_j².
 
     Args:
-        predictions: batch of n `Ensemble`, or distributions with draws, `monte_carlo`.
+        predictions: batch of n `Ensemble`s, or distributions with draws from `monte_carlo`.
         targets: [n] or [n, d].
         estimator: "nrg" for the empirical distribution of the draws, or "fair" for the distribution
-            from which they were drawn; the names are those of scoringrules.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+            from which they were drawn (names as in scoringrules).
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or the predictions are not given by draws.
+        TypeError: if an argument is of the wrong kind, or the predictions have no draws.
         ValueError: if shapes or values are wrong.
 
     Cost: O(n m² d) for m draws, O(n m d) memory.
@@ -374,7 +380,7 @@ def energy_score(
 
 
 def _drawn(predictions: Distribution) -> Ensemble:
-    """The draws of the predictions."""
+    """Draws of the predictions."""
     draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)
     if not isinstance(draws, Ensemble):
         got = f"{checks.described(draws)}; distributions.monte_carlo draws from them"
@@ -385,7 +391,7 @@ def _drawn(predictions: Distribution) -> Ensemble:
 def _kernel_score(
     distance: Euclidean | None, is_fair: bool, p: Ensemble, y: jax.Array
 ) -> jax.Array:
-    """E d(Z, y) − ½ E d(Z, Z'), the latter of different draws if it is fair."""
+    """E d(Z, y) − ½ E d(Z, Z'), the latter over different draws if fair."""
     to_target, between = p.mean_distances(y, distance)
     share = 1 - jnp.sum(jnp.square(p.probs)) if is_fair else 1
     return to_target - 0.5 * between / share
@@ -414,10 +420,11 @@ def crps(
             class with a method `crps(y)`.
         targets: [n].
         estimator: for ensembles, as in scoringrules: "nrg" for the empirical distribution of the
-            members, or "fair" for the distribution from which they were drawn, see `energy_score`;
-            the latter also takes draws from any family, `monte_carlo`.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+            members, or "fair" for the distribution from which they were drawn (see `energy_score`).
+            "fair" also takes draws from any family by `monte_carlo`.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -463,13 +470,14 @@ def ranked_probability_score(
         RPS = n⁻¹ Σ_i Σ_{c < m − 1} (P_ic − 1(y_i ≤ c))²,   P_ic = p_i0 + ... + p_ic, in [0, m − 1],
 
     which is the `crps` of the labels as numbers, and the `brier_score` for two classes. With
-    weights it is the weighted mean. It is not divided by m − 1, as some authors do.
+    weights it is the weighted mean. Unlike in some papers, it is not divided by m − 1.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1 in their order, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        reduction: "mean" over the samples, or "none" for the score of each, without weights.
+        weights: w ≥ 0 of the samples, [n]; None for equal weights.
+        reduction: "mean" over the samples, or "none" for the scores of all samples, without
+            weights.
 
     Returns:
         A scalar, or [n].
@@ -500,13 +508,13 @@ def mean_over_samples(
     weights: jax.Array | None,
     reduction: Reduction,
 ) -> jax.Array:
-    """Mean over all samples, with weights if there are any, of a score of one of them; or these."""
+    """(Weighted) mean over all samples of a score of one sample, or all values."""
     values = _values(score, samples)
     if values.ndim != 1:
         got = f"shape {values.shape[1:]} from {checks.described(samples[0])}"
         raise ValueError(f"predictions: expected a scalar score of each, got {got}")
     if weights is not None and reduction == "mean":
-        # What does not count may be infinite, and its derivative no number.
+        # Samples of weight 0 may have an infinite score and a NaN derivative.
         is_left_out = (weights == 0) & ~jnp.isfinite(values)
         counted = checks.counted(weights, samples, ~is_left_out)
         values = jnp.where(is_left_out, 0, _values(score, counted))
@@ -516,7 +524,7 @@ def mean_over_samples(
 
 
 def _values(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> jax.Array:
-    """The score of each sample; those of draws in blocks that stay in the processor's cache."""
+    """Scores of all samples; of draws in blocks that fit in the processor's cache."""
     n = checks.leading_size("predictions", samples[0])
     if isinstance(samples[0], Ensemble) and not export.is_symbolic_dim(n):
         return lax.map(lambda sample: score(*sample), samples, batch_size=_BLOCK)
@@ -526,7 +534,7 @@ def _values(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) ->
 def per_sample(
     score: Callable[..., jax.Array], predictions: Distribution, targets: Any
 ) -> jax.Array:
-    """A score (predictions, targets) → mean of each sample alone, [n]."""
+    """Values of a score (predictions, targets) → mean at each sample alone, [n]."""
     score = score if isinstance(score, Partial) else Partial(score)
     return _per_sample(score, predictions, targets)
 
@@ -545,7 +553,7 @@ def _per_sample(score: Partial, predictions: Any, targets: Any) -> jax.Array:
 def weighted_mean(
     values: jax.Array, weights: jax.Array | None, reduction: Reduction = "mean"
 ) -> jax.Array:
-    """Mean over the samples, the last axis; or their values, if there is no reduction."""
+    """Mean over the samples, the last axis; or their values, without reduction."""
     if reduction == "none":
         return values
     if weights is None:

@@ -1,16 +1,17 @@
-"""The same numbers from batches as from all data at once, for data that do not fit into memory.
+"""Estimates and tests from batches, for data that do not fit into memory.
 
-An accumulator is a record with pure functions, as the optimisers of optax are:
+Results equal those from all data at once. An accumulator is a record with pure functions, like an
+optimiser of optax:
 
     state = accumulator.init()
     for predictions, targets in batches:
         state = accumulator.update(state, predictions, targets)
     result = accumulator.result(state)
 
-States are pytrees of fixed shapes. They are carried by `lax.scan`, saved in checkpoints, and merged
-by `accumulator.merge(a, b)`, or by `lax.psum`, since all their leaves are sums over the samples.
-Those of `EProcess`, which watches forecasts in the order of time, are not sums, and cannot be
-merged.
+States are pytrees of fixed shapes. They can be carried by `lax.scan`, saved in checkpoints, and
+merged by `accumulator.merge(a, b)` or `lax.psum`, because all their leaves are sums over the
+samples. States of `EProcess`, which depends on the order of the forecasts, are not sums and cannot
+be merged.
 """
 
 from calibjax.streaming.forecasts import EProcess

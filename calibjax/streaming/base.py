@@ -1,4 +1,4 @@
-"""What accumulators have in common: states that are sums, their checks, and their merging."""
+"""Base of accumulators: states that are sums, their checks, and merging."""
 
 import functools
 from typing import Any
@@ -15,20 +15,20 @@ from calibjax.operators import tiles
 
 @record
 class Sum:
-    """A sum, and what rounding has cut off from it, so that long sums lose no digits.
+    """Compensated sum: long sums lose no digits.
 
     Attributes:
-        value: the sum as rounded.
-        lost: the sum of the rounding errors.
+        value: rounded sum.
+        lost: sum of the rounding errors.
     """
 
     value: jax.Array
     lost: jax.Array
 
     def plus(self, term: jax.Array, lost: jax.Array | float = 0) -> "Sum":
-        """The sum with another term, or with another sum that has lost something, too."""
+        """Sum with another term, or with another sum and its rounding errors."""
         value, cut = tiles.add((self.value, self.lost), jnp.asarray(term, self.value.dtype))
-        # ∞ − ∞ is no rounding error.
+        # ∞ − ∞ is not a rounding error.
         return Sum(value, jnp.where(jnp.isfinite(value), cut, 0) + lost)
 
     def total(self) -> jax.Array:
@@ -38,9 +38,9 @@ class Sum:
 
 @record
 class State:
-    """What an accumulator has seen, a pytree of arrays whose shapes never change.
+    """State of an accumulator, a pytree of arrays of fixed shapes.
 
-    All leaves are plain sums over the samples: the states of several devices are merged by
+    All leaves are sums over the samples: merge the states of several devices by
     `jax.lax.psum(state, axis_name)`, and others by `Accumulator.merge`, in any order.
 
     Attributes:
@@ -53,27 +53,27 @@ class State:
 
 
 def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any = float) -> State:
-    """The state before any samples, with counts and sums of these shapes."""
+    """State before any samples, with counts and sums of these shapes."""
     integers = {name: jnp.zeros(shape, jnp.int32) for name, shape in counts.items()}
     return State(integers, {k: Sum(*[jnp.zeros(x, dtype)] * 2) for k, x in sums.items()})
 
 
 @jax.jit
 def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
-    """The state with the counts and sums of other samples added."""
+    """State with the counts and sums of further samples."""
     integers = {k: x + jnp.asarray(counts[k], jnp.int32) for k, x in state.counts.items()}
     return State(integers, {k: x.plus(sums[k]) for k, x in state.sums.items()})
 
 
 @argument("state")
 def checked_state(name: str, state: Any, seen: Seen) -> Any:
-    """A state, with JAX arrays, of the structure, shapes and dtypes of this accumulator's."""
+    """State with the structure, shapes and dtypes of this accumulator, as JAX arrays."""
     accumulator = seen.before(name, "self")
     state = checks.as_arrays(name, state)
     expected = jax.eval_shape(lambda: inner(type(accumulator).init)(accumulator))
     shapes = [jax.tree.map(lambda x: f"{x.dtype}{x.shape}", tree) for tree in (expected, state)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"{name}: expected a state of this accumulator, got that of another")
+        raise ValueError(f"{name}: expected a state of this accumulator, got one of another")
     return state
 
 
@@ -81,34 +81,31 @@ def _plain_weights(name: str, weights: Any, seen: Seen) -> Any:
     return plain_weights(name, weights, seen.number(name))
 
 
-# As `checked`, of methods of accumulators, whose weights are added in the units they come in.
+# `checked` for methods of accumulators, which add weights without scaling.
 accumulating = functools.partial(checked, self=fields_checked, weights=_plain_weights)
 
 
 class Accumulator:
-    """Base class of the accumulators: the same numbers from batches as from all data at once.
+    """Base class of accumulators: results from batches, as from all data at once.
 
-    An accumulator is a record of what is configured; what it has seen is in a state, which is never
-    changed but replaced:
+    An accumulator is a record of its configuration. Its state is never changed but replaced:
 
         state = accumulator.init()
         for predictions, targets in batches:
             state = accumulator.update(state, predictions, targets)
         result = accumulator.result(state)
 
-    All of them take `weights` of the samples of a batch, ones by default. They are added in the
-    units in which they are given; results do not depend on these, unless squares of weights
-    overflow or vanish. Integer weights are numbers of copies where they are for all data at once.
+    All of them take `weights` of the samples of a batch, ones by default. Results do not depend on
+    the scale of weights, unless their squares overflow or underflow. Integer weights are numbers of
+    copies where they are for all data at once.
 
     `update`, `merge` and `result` are pure functions of arrays, for `jit`, `vmap` and `lax.scan`.
-    A state is a `State`, whose leaves are plain sums.
-
     Subclasses define `init`, `update` and `result`.
     """
 
     @accumulating(a=checked_state, b=checked_state, compiled=True)
     def merge(self, a: State, b: State) -> State:
-        """The state after the samples of two states, in either order.
+        """State after the samples of two states, in either order.
 
         Args:
             a: state of this accumulator.
@@ -119,20 +116,20 @@ class Accumulator:
 
         Raises:
             TypeError: if an argument is not a state.
-            ValueError: if a state has other shapes than those of this accumulator.
+            ValueError: if the shapes of a state are not those of this accumulator.
 
-        Cost: that of an addition.
+        Cost: an addition.
         """
         sums = {name: x.plus(*vars(b.sums[name]).values()) for name, x in a.sums.items()}
         return State(jax.tree.map(jnp.add, a.counts, b.counts), sums)
 
 
 def enough(state: State, minimum: int, expected: str, *, count: str = "samples") -> jax.Array:
-    """Whether a state has seen this number of samples; traced ones that have not are to be NaN.
+    """Whether a state has at least this number of samples; traced states without become NaN.
 
     Raises:
-        ValueError: if there are fewer than the minimum, in words `expected`, or more than 32 bits
-            count.
+        ValueError: if there are fewer than the minimum, described by `expected`, or more than 32
+            bits can count.
     """
     number = state.counts[count]
     if checks.is_concrete(number) and np.any(np.asarray(number) < minimum):

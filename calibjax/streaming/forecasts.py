@@ -1,4 +1,4 @@
-"""Evidence against calibration from forecasts that come one after the other."""
+"""Evidence against calibration from sequential forecasts."""
 
 import dataclasses
 from typing import Any
@@ -24,26 +24,25 @@ from calibjax.streaming.base import accumulating
 
 @record
 class EProcess:
-    """Wealth of bets against calibration, from forecasts that come one after the other.
+    """Wealth of bets against calibration, from sequential forecasts.
 
-    It is `hypothesis_tests.e_process`, whose wealth after the last forecast it returns, with states
-    of constant size. Unlike the states of other accumulators they are not sums, and cannot be
-    merged, since forecasts have an order. There are no weights, as wealth is a product over all
-    forecasts. The mean of the wealths of several streams is evidence against the
-    hypothesis that all are calibrated, given the past of all, at times that are the same for all.
+    It is `hypothesis_tests.e_process` with states of constant size, and returns the wealth after
+    the last forecast. States are not sums and cannot be merged, because forecasts have an order.
+    There are no weights, because wealth is a product over forecasts. The mean wealth of several
+    streams, at common times, is evidence against the hypothesis that all streams are calibrated
+    given the past of all.
 
     Attributes:
-        example_predictions: a batch of the family of the predictions to come, with the same shapes;
-            its values do not matter.
+        example_predictions: batch of the family and the shapes of the predictions to come; its
+            values are not used.
         bets: as in `e_process`.
         forget: as in `e_process`.
-        significance_level: likewise.
-        horizon: likewise.
-        window: W, number of forecasts that kernels and regressions remember. Others learn from all
-            of the past. A fault that takes more forecasts than these to be seen, since it is small
-            or in a small region, is not found.
+        significance_level: as in `e_process`.
+        horizon: as in `e_process`.
+        window: W, number of forecasts that kernels and regressions use; other bets use the whole
+            past. They cannot detect errors that need more than W forecasts.
 
-    The state holds the last W + h − 1 forecasts, what each bet has learned, and the wealths.
+    The state holds the last W + h − 1 forecasts, the state of each bet, and the wealths.
 
     Cost: O(W) for each forecast, 0.1 ms by default; O(W) memory.
 
@@ -68,7 +67,7 @@ class EProcess:
     window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
 
     def _started(self) -> tuple[Betting, Forecast, Wealth]:
-        """The bets, an example of a forecast, and the state before any."""
+        """Bets, an example of a forecast, and the state before any."""
         predictions = jax.tree.map(lambda x: x[:1], self.example_predictions)
         example = forecasts_of(predictions, sample_targets(jax.random.key(0), predictions))
         options = self.horizon, self.window, self.forget, self.significance_level
@@ -77,12 +76,12 @@ class EProcess:
 
     @accumulating()
     def init(self) -> Wealth:
-        """The state before any forecasts.
+        """State before any forecasts.
 
         Raises:
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value.
-            NotImplementedError: if a bet cannot be placed against such predictions.
+            NotImplementedError: if a bet does not support such predictions.
         """
         return self._started()[2]
 
@@ -95,15 +94,15 @@ class EProcess:
         *,
         times: Numbers | None = None,
     ) -> Wealth:
-        """The state after some more forecasts.
+        """State after a batch of forecasts.
 
         Args:
             state: state of this accumulator.
             predictions: batch of n ≥ 1 distributions in the order of time, of the family of
                 `example_predictions`.
             targets: [n] or [n, d].
-            times: of these forecasts, [n], as in `e_process`; that they are not before those of
-                earlier calls is up to the caller.
+            times: times of these forecasts, [n], as in `e_process`. They are not compared with
+                earlier calls.
 
         Returns:
             The new state.
@@ -121,11 +120,11 @@ class EProcess:
 
     @accumulating()
     def result(self, state: Wealth) -> EProcessResult:
-        """The wealth after the forecasts so far.
+        """Wealth after the forecasts so far.
 
         Raises:
-            TypeError: if the state is not one.
-            ValueError: if it is that of other bets or predictions.
+            TypeError: if the state is of the wrong kind.
+            ValueError: if the state belongs to other bets or predictions.
         """
         betting = self._started()[0]
         logs = {name: betting.total(x) for name, x in state.logs.items()}

@@ -33,13 +33,13 @@ from calibjax.streaming.sums import mean_and_error, with_numbers, without_number
 
 @dataclasses.dataclass(frozen=True)
 class FeaturedProduct:
-    """A checked tensor product whose sums over the pairs of samples follow from sums over these.
+    """Checked tensor product whose sums over pairs follow from sums over samples.
 
     Attributes:
-        kernel: the tensor product of a `Nystrom` kernel with its whitening, and a target kernel
-            with features.
-        prepared: what the features of the target kernel need.
-        landmarks: those of the kernel on predictions.
+        kernel: tensor product of a `Nystrom` kernel with its whitening, and a target kernel with
+            features.
+        prepared: data for the features of the target kernel.
+        landmarks: landmarks of the kernel on predictions.
         shape: numbers of features of both kernels, r and r_Y.
         dtype: dtype of the features.
     """
@@ -51,13 +51,13 @@ class FeaturedProduct:
     dtype: DTypeLike
 
     def zeros(self, pool: tuple[int, ...], **others: tuple[int, ...]) -> State:
-        """The state of a pool of data sets, with other counts than that of the samples."""
+        """State of a pool of data sets, with further counts."""
         sums = {"features": (*pool, *self.shape), "diagonal": pool}
         sums |= {"weights": (), "squared weights": ()}
         return zeros({"samples": (), **others}, sums, self.dtype)
 
     def data(self, predictions: Distribution, targets: jax.Array, weights: Any) -> tuple:
-        """What `sums_of_batch` needs; refuses another kind than the landmarks', or precision."""
+        """Data for `sums_of_batch`; refuses predictions of another kind or precision."""
         refuse_without_expectations(self.kernel, predictions)
         plain, landmarks = map(without_draws, (predictions, self.landmarks))
         checks.same_kind("predictions", plain, _LANDMARKS, landmarks)
@@ -71,7 +71,7 @@ class FeaturedProduct:
 
 
 def _featured(accumulator: Any) -> FeaturedProduct:
-    """The features of its kernel, made for the range of the landmarks and of example targets."""
+    """Features of the kernel, for the range of the landmarks and of example targets."""
     kernel, example_targets = accumulator.kernel, accumulator.example_targets
     prediction = getattr(kernel, "prediction", None)
     if not isinstance(prediction, Nystrom) or not checks.is_concrete(kernel, example_targets):
@@ -96,7 +96,7 @@ _LANDMARKS = "kernel.prediction.landmarks"
 
 
 def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distribution, PyTree]:
-    """Landmarks with targets drawn from them, and with the examples of these."""
+    """Landmarks with targets drawn from them, and with example targets."""
     checks.method(_LANDMARKS, landmarks, "sample")
     drawn = draw(jax.random.key(0), landmarks)
     if example_targets is None:
@@ -111,20 +111,20 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
 
 @functools.partial(jax.jit, static_argnames="batch_size")
 def sums_of_batch(data: tuple, redraws: tuple | None = None, batch_size: int = 1) -> dict[str, Any]:
-    """The sums of the state after a batch, or of a pool with redrawn targets.
+    """Sums of the state after a batch, or of a pool with redrawn targets.
 
     Args:
-        data: the kernel, what its features need, predictions, targets and weights.
-        redraws: the keys of the redraws, and the indices of the samples.
+        data: kernel, data for its features, predictions, targets and weights.
+        redraws: keys of the redraws, and indices of the samples.
         batch_size: number of redraws at once.
     """
     *shared, targets, weights = data
 
     def evaluate(data: tuple, targets: PyTree) -> dict[str, jax.Array]:
         kernel, prepared, predictions, weights = data[:4]
-        own = LowRank(kernel.prediction.factor(predictions))
-        featured = Featured(kernel.target, prepared, (own,))
-        sums, diagonal = featured.outer_sums(own, predictions, targets, weights)
+        operator = LowRank(kernel.prediction.factor(predictions))
+        featured = Featured(kernel.target, prepared, (operator,))
+        sums, diagonal = featured.outer_sums(operator, predictions, targets, weights)
         return {"features": sums, "diagonal": diagonal}
 
     def redraw(data: tuple, key: jax.Array) -> jax.Array:
@@ -160,38 +160,36 @@ class SKCE(Accumulator):
 
         Σ_{i,j} h((p_i, y_i), (p_j, y_j)) = ‖Σ_i φ(p_i) ⊗ f(p_i, y_i)‖²
 
-    with the features φ of `kernels.Nystrom` and those f of the centered target kernel, so that sums
-    over the samples are all that there is to remember. The estimates are those of `estimators.skce`
-    and `estimators.skce_biased`.
+    with the features φ of `kernels.Nystrom` and the features f of the centered target kernel, so
+    the state consists of sums over the samples. The estimates are those of `estimators.skce` and
+    `estimators.skce_biased`.
 
     With a `block_size` it is the block estimator, for every kernel, with its confidence interval
 
         mean(η) ± z σ̂ / √m,    σ̂² = Σ_b (η_b − mean(η))² / (m − 1)
 
-    from the unbiased estimates η of m blocks of consecutive samples. It holds for calibrated and
+    from the unbiased estimates η of m blocks of consecutive samples. It is valid for calibrated and
     for uncalibrated models, if there are many blocks. The estimate is that of
-    `estimators.skce_block`. Every batch has to consist of whole blocks, whose order does not
-    matter; leave out the samples beyond at the end of the data. With weights η is the mean over the
-    pairs of a block with weights w_i w_j, and the block has the weight Σ_{i<j} w_i w_j in mean and
-    standard error, as in `MeanScore`.
+    `estimators.skce_block`. Every batch has to consist of whole blocks, in any order; leave out an
+    incomplete last block. With weights, η is the mean over the pairs of a block with weights w_i
+    w_j, and the block has the weight Σ_{i<j} w_i w_j, as in `MeanScore`.
 
-    The features of some target kernels depend on the range of the targets. They are made for that
-    of the landmarks' targets, five standard deviations around them for normal predictions, and for
-    `example_targets`. Targets far beyond are taken for others within (the features of normal
-    predictions are periodic, counts beyond have none), which changes the estimate, but leaves it
-    unbiased for that kernel, and `ExactSKCETest` exact.
+    The features of some target kernels depend on the range of the targets: that of the landmarks'
+    targets (five standard deviations for normal predictions) and of `example_targets`. Targets far
+    beyond it change the kernel, because features of normal predictions are periodic, and those of
+    counts zero. The estimate remains unbiased for the changed kernel, and `ExactSKCETest` exact.
 
     Attributes:
-        kernel: `TensorProduct(Nystrom(kernel, landmarks), target kernel)`, with values that are
-            known when compiling; with blocks any kernel on pairs (prediction, target).
-        example_targets: targets as they may occur, among them the smallest and the largest; None
-            if those that the landmarks predict are enough, or with blocks.
-        block_size: number of samples of a block, ≥ 2; None to take all pairs.
-        confidence_level: of the interval that blocks have, in (0, 1).
+        kernel: `TensorProduct(Nystrom(kernel, landmarks), target kernel)` with concrete values;
+            with blocks any kernel on pairs (prediction, target).
+        example_targets: possible targets, including the smallest and the largest. None if the range
+            of the landmarks' predictions is enough, or with blocks.
+        block_size: number of samples of a block, ≥ 2; None for all pairs.
+        confidence_level: of the interval with blocks, in (0, 1).
 
-    The state has one count, "samples" (those with a weight), and the sums "features", [r, r_Y],
+    The state has one count, "samples" (of positive weight), and the sums "features", [r, r_Y],
     "diagonal", "weights" and "squared weights", (). With blocks it has the count "blocks" and the
-    sums of `MeanScore`. All are plain sums.
+    sums of `MeanScore`.
 
     Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory. With blocks of B samples
     n B / 2 evaluations of h, and the memory of a batch.
@@ -221,7 +219,7 @@ class SKCE(Accumulator):
 
     @accumulating()
     def init(self) -> State:
-        """The state before any samples.
+        """State before any samples.
 
         Raises:
             TypeError: if the kernel or an example target is of the wrong kind.
@@ -238,11 +236,11 @@ class SKCE(Accumulator):
         *,
         weights: Numbers | None = None,
     ) -> State:
-        """The state after a batch of samples.
+        """State after a batch of samples.
 
         Args:
             state: state of this accumulator.
-            predictions: batch of n distributions, of the landmarks' kind; of whole blocks.
+            predictions: batch of n distributions of the landmarks' kind, in whole blocks.
             targets: [n] or [n, d].
             weights: w ≥ 0 of the samples, [n]; one by default.
 
@@ -262,12 +260,12 @@ class SKCE(Accumulator):
 
     @accumulating()
     def result(self, state: State) -> SKCEEstimate | ConfidenceInterval:
-        """The estimates; with blocks the estimate with its interval.
+        """The estimates, or with blocks the estimate with its interval.
 
         Raises:
-            TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator, or of fewer than two samples or
-                blocks. If all blocks are equal up to rounding, the interval is NaN.
+            TypeError: if the state is of the wrong kind.
+            ValueError: if the state belongs to another accumulator, or has fewer than two samples
+                or blocks. If all blocks are equal up to rounding, the interval is NaN.
         """
         if self.block_size is not None:
             enough(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
@@ -286,37 +284,35 @@ def _indices(name: str, indices: Any, seen: Seen) -> jax.Array:
 
 @record
 class ExactSKCETest(Accumulator):
-    """The exact test of calibration with the SKCE in one pass, for a kernel with features.
+    """Exact test of calibration with the SKCE in one pass, for a kernel with features.
 
-    It is `hypothesis_tests.exact_skce_test` of data that come in batches: `SKCE` of the observed
-    targets and of B redraws of all targets y_i ~ p_i at once. The redraws of a sample depend on the
-    key and on the *index* of the sample alone, so that p-value and estimates do not depend on the
-    sizes of the batches, nor on their order, nor on how states were merged. With JAX's default
-    random numbers they are those of `exact_skce_test` with the same key.
+    It is `hypothesis_tests.exact_skce_test` for data in batches: `SKCE` of the observed targets and
+    of B redraws of all targets y_i ~ p_i at once. Redraws are seeded by the key and the *index* of
+    a sample. So p-value and estimates do not depend on the sizes and the order of the batches, nor
+    on the merging of states. With JAX's default random numbers they are those of `exact_skce_test`
+    with the same key.
 
-    Every sample needs an index of its own, or the test is not exact, since samples with the same
-    index are redrawn alike. By default samples are numbered from zero in the order in which one
-    state sees them. Where batches are shuffled or spread over several states, hand over `indices`,
-    the numbers of the samples in the data set, with every batch. The result of merged states that
-    both number their samples from zero is refused. Sums cannot tell other indices that occur twice.
+    Every sample needs an index of its own, or the test is not exact, because samples with one index
+    have common random numbers. By default a state numbers its samples from zero. If batches are
+    shuffled or spread over several states, pass `indices`, the numbers of the samples in the data
+    set, with every batch. The result of merged states that both number their samples from zero is
+    refused; other duplicate indices are not detected.
 
-    So states may be merged, in any order, if they have the same key, kernel (landmarks and length
-    scales included), number of redraws, precision and implementation of random numbers, and if no
-    index, and so no sample, is in two of them. Only the shapes and the precision are checked:
-    states are sums and do not know their key or kernel.
+    States may be merged, in any order, if they have the same key, kernel (including landmarks and
+    length scales), number of redraws, precision and implementation of random numbers, and no common
+    index. Only the shapes and the precision are checked.
 
     Attributes:
-        key: a JAX random key, the same for all states that are to be merged.
+        key: a JAX random key, the same for all states to be merged.
         kernel: as in `SKCE`.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
         example_targets: as in `SKCE`.
 
-    The state has the counts "samples", "used" (those with a weight) and "zeros" (those whose index
-    is zero); and the sums "features", [B + 1, r, r_Y], "diagonal", [B + 1], "weights" and "squared
-    weights", (). All are plain sums.
+    The state has the counts "samples", "used" (of positive weight) and "zeros" (of index zero); and
+    the sums "features", [B + 1, r, r_Y], "diagonal", [B + 1], "weights" and "squared weights", ().
 
-    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch.
+    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, plus a batch.
 
     References: see `hypothesis_tests.exact_skce_test`.
 
@@ -348,7 +344,7 @@ class ExactSKCETest(Accumulator):
 
     @accumulating()
     def init(self) -> State:
-        """The state before any samples.
+        """State before any samples.
 
         Raises:
             TypeError: if an attribute is of the wrong kind.
@@ -366,17 +362,16 @@ class ExactSKCETest(Accumulator):
         weights: Numbers | None = None,
         indices: Numbers | None = None,
     ) -> State:
-        """The state after a batch of samples.
+        """State after a batch of samples.
 
         Args:
             state: state of this accumulator.
             predictions: batch of n distributions, of the landmarks' kind.
             targets: [n] or [n, d].
             weights: w ≥ 0 of the samples, [n], which all redraws keep; one by default. Samples of
-                weight 0 have an index, too.
-            indices: numbers of the samples, integers from 0 that occur only once, [n]. By default
-                those that follow the number of samples in the state. Hand over indices with every
-                batch, or with none.
+                weight 0 also have an index.
+            indices: numbers of the samples, different integers ≥ 0, [n]. By default they continue
+                the number of samples in the state. Pass indices with every batch, or with none.
 
         Returns:
             The new state.
@@ -400,17 +395,17 @@ class ExactSKCETest(Accumulator):
 
     @accumulating()
     def result(self, state: State) -> CalibrationTestResult:
-        """The result of the test of all samples so far, as `exact_skce_test` returns it.
+        """Result of `exact_skce_test` for all samples so far.
 
         Raises:
-            TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator or of fewer than two samples, or if the
-                index zero occurred twice.
+            TypeError: if the state is of the wrong kind.
+            ValueError: if the state belongs to another accumulator or has fewer than two samples,
+                or if the index zero occurred twice.
         """
         is_enough = enough(state, 2, "at least 2 samples with a weight > 0", count="used")
         zeros = state.counts["zeros"]
         if checks.is_concrete(zeros) and np.any(np.asarray(zeros) > 1):
-            got = f"{zeros} of index 0; give indices to update where several states are merged"
+            got = f"{zeros} of index 0; give indices to update if states are merged"
             raise ValueError(f"state: expected samples of different indices, got {got}")
         n, *parts = _means(state)
         is_valid = is_enough & (zeros <= 1)
@@ -424,7 +419,7 @@ def _blocks(
     """Unbiased estimates of the blocks of a batch, and their weights."""
     kernel, *samples = ready(kernel, predictions, targets)
     if (n := len(jax.tree.leaves(targets)[0])) % block_size:
-        got = f"{n}; leave out the rest at the end of the data"
+        got = f"{n}; leave out an incomplete last block"
         raise ValueError(f"predictions: expected whole blocks of {block_size} samples, got {got}")
     data = kernel, tuple(samples), weights
     blocks = operators.block_means(sample_pair, *data, block_size=block_size)
@@ -438,7 +433,7 @@ def _blocks(
 def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Effective number of samples, and means of h over the pairs i ≠ j and over i = j.
 
-    The sums are those of weights whose sum is that number.
+    Weights are scaled to this sum.
     """
     total = {name: x.total() for name, x in state.sums.items()}
     unit = total["weights"] / total["squared weights"]

@@ -23,16 +23,16 @@ _SUMS = "weights", "values", "squared weights", "squared values", "products"
 
 
 def without_numbers(count: str) -> State:
-    """The state before any numbers."""
+    """State before any numbers."""
     return zeros({count: ()}, dict.fromkeys(_SUMS, ()))
 
 
 @jax.jit
 def with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
-    """The state with numbers x and weights w: Σ w, Σ w x, Σ w², Σ w² x², Σ w² x."""
+    """State with numbers x and weights w: Σ w, Σ w x, Σ w², Σ w² x², Σ w² x."""
     dtype = state.sums["values"].value.dtype
     x, w = values.astype(dtype), weights.astype(dtype)
-    x = jnp.where(w == 0, 0, x)  # what has no weight may be infinite
+    x = jnp.where(w == 0, 0, x)  # values of weight 0 may be infinite
     terms = w, w * x, w**2, (w * x) ** 2, w**2 * x
     sums = {name: jnp.sum(term) for name, term in zip(_SUMS, terms, strict=True)}
     (count,) = state.counts
@@ -41,7 +41,7 @@ def with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
 
 @jax.jit
 def mean_and_error(state: State) -> tuple[jax.Array, jax.Array]:
-    """Weighted mean and its standard error; NaN where all is rounding.
+    """Weighted mean and its standard error; NaN for a variance of rounding errors.
 
     μ = Σ w x / Σ w,    error² = n / (n − 1) Σ w² (x − μ)² / (Σ w)².
     """
@@ -58,12 +58,12 @@ def mean_and_error(state: State) -> tuple[jax.Array, jax.Array]:
 
 @record
 class MeanEstimate:
-    """A mean.
+    """Mean with its standard error.
 
     Attributes:
         value: the mean.
-        standard_error: its standard error; NaN of a single sample, and of numbers that are equal up
-            to rounding.
+        standard_error: standard error of the mean; NaN for a single sample, or for numbers that are
+            equal up to rounding.
     """
 
     value: jax.Array
@@ -76,20 +76,20 @@ class MeanScore(Accumulator):
 
         μ = Σ w_i x_i / Σ w_i,    error² = n / (n − 1) Σ w_i² (x_i − μ)² / (Σ w_i)²,
 
-    which is the standard deviation over √n without weights. Sums of squares hold it only where the
-    numbers do not agree in too many digits: in float32 it is NaN if they scatter by less than about
-    a four-hundredth of their size. Then subtract a number near their mean from the score.
+    the standard deviation over √n without weights. In float32 it is NaN if the numbers scatter by
+    less than about a four-hundredth of their size: then subtract a number near their mean from the
+    score.
 
     Attributes:
         score: function (predictions, targets) of a batch that returns the number x_i of each
-            sample, [n]; or their mean, as those of `calibjax.scores` do, which is then called on
-            one sample at a time.
+            sample, [n]; or their mean, as the functions of `calibjax.scores`, which are then called
+            on one sample at a time.
 
-    The state has the count "samples" (those with a weight), and the sums of w, w x, w², w² x² and
-    w² x, which are "weights", "values", "squared weights", "squared values" and "products". All are
-    plain sums, in JAX's own floating-point precision.
+    The state has the count "samples" (of positive weight), and sums in JAX's default precision:
+    "weights" (w), "values" (w x), "squared weights" (w²), "squared values" (w² x²) and "products"
+    (w² x).
 
-    Cost: that of the score; O(1) memory.
+    Cost: the score; O(1) memory.
 
     References: none of the four papers has it.
 
@@ -109,7 +109,7 @@ class MeanScore(Accumulator):
 
     @accumulating()
     def init(self) -> State:
-        """The state before any samples."""
+        """State before any samples."""
         return without_numbers("samples")
 
     @accumulating()
@@ -121,7 +121,7 @@ class MeanScore(Accumulator):
         *,
         weights: Numbers | None = None,
     ) -> State:
-        """The state after a batch of samples.
+        """State after a batch of samples.
 
         Args:
             state: state of this accumulator.
@@ -140,7 +140,7 @@ class MeanScore(Accumulator):
         return with_numbers(state, values, jnp.ones_like(values) if weights is None else weights)
 
     def _values(self, predictions: Distribution, targets: jax.Array) -> jax.Array:
-        """The numbers of all samples, [n]; NaN where a traced sample is."""
+        """Numbers of all samples, [n]; NaN for NaN samples."""
         name, n = "score(predictions, targets)", len(jax.tree.leaves(targets)[0])
         values = jnp.asarray(checks.real(name, self.score(predictions, targets)))
         if (mean := values).shape != (n,):
@@ -157,8 +157,9 @@ class MeanScore(Accumulator):
         """The mean and its standard error.
 
         Raises:
-            TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator, or no sample has a weight.
+            TypeError: if the state is of the wrong kind.
+            ValueError: if the state belongs to another accumulator, or no sample has positive
+                weight.
         """
         enough(state, 1, "at least 1 sample with a weight > 0")
         return MeanEstimate(*mean_and_error(state))
@@ -173,14 +174,15 @@ class BinnedErrors:
     """Calibration errors in bins, and the bins.
 
     Attributes:
-        ece: expected calibration error, as of `estimators.ece`.
-        mce: maximum calibration error, as of `estimators.mce`.
-        counts: number of samples with a weight in each bin, integers, [K]; empty bins are included.
+        ece: expected calibration error, as from `estimators.ece`.
+        mce: maximum calibration error, as from `estimators.mce`.
+        counts: number of samples of positive weight in each bin, including empty bins, integers,
+            [K].
         weights: sum of their weights, [K].
-        means: mean predictions, [K, m]; of m = 2 classes the second is the probability of label 1,
-            the confidence of `estimators.reliability_curve`. Uniform in empty bins.
-        proportions: proportions of the labels, [K, m]; the second is the frequency there. Uniform
-            in empty bins.
+        means: mean predictions, [K, m], uniform in empty bins. For m = 2 the second is the
+            confidence of `estimators.reliability_curve`.
+        proportions: proportions of the labels, [K, m], uniform in empty bins. For m = 2 the second
+            is the frequency of `estimators.reliability_curve`.
     """
 
     ece: jax.Array
@@ -196,22 +198,20 @@ class CalibrationBins(Accumulator):
     """ECE, MCE and the bins of a reliability diagram, of class predictions in uniform bins.
 
     The results are those of `estimators.ece` and `estimators.mce` with `notion="canonical"`, and of
-    `estimators.reliability_curve` without bands, with `UniformBins`, whose intervals do not depend
-    on the data. Other binnings do, and need all predictions at once.
+    `estimators.reliability_curve` without bands. Only `UniformBins` is supported: other binnings
+    depend on all predictions.
 
     The m classes are binned jointly, in num_bins^m bins. **For the usual ECE, pass the result of
     `estimators.top_label(predictions, targets)`** to `update`.
 
     Attributes:
         binning: `estimators.UniformBins(num_bins)`.
-        num_classes: m, for `Categorical` predictions; None for binary ones, `Bernoulli`, and for
-            what `top_label` returns.
+        num_classes: m, for `Categorical` predictions; None for `Bernoulli`, as from `top_label`.
         distance: distance record d, as in `ece`.
 
-    The state has the counts "samples" (those with a weight), "missing" (traced samples that are out
-    of range) and "sizes" of the bins, [K]; and the sums "labels" of the weights with each label,
-    [K, m], and "residuals" of w (p − e_y), [K, m]. All are plain sums, in JAX's own floating-point
-    precision.
+    The state has the counts "samples" (of positive weight), "missing" (traced samples out of range)
+    and "sizes" of the bins, [K]. Its sums, in JAX's default precision, are "labels" of the weights
+    with each label, [K, m], and "residuals" of w (p − e_y), [K, m].
 
     Cost: O(n m) time; O(K m) memory, for K = num_bins, or num_bins^m, bins.
 
@@ -236,13 +236,16 @@ class CalibrationBins(Accumulator):
 
     @accumulating()
     def init(self) -> State:
-        """The state before any samples.
+        """State before any samples.
 
         Raises:
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value, or there are too many bins.
         """
-        num_bins, num_classes = self.binning.num_bins, self.num_classes or 1  # that are binned
+        num_bins, num_classes = (
+            self.binning.num_bins,
+            self.num_classes or 1,
+        )  # number of binned classes
         if num_classes > 1 and num_bins**num_classes > _MAX_CELLS:
             expected = f"at most {_MAX_CELLS} bins, num_bins^num_classes"
             raise ValueError(f"num_classes: expected {expected}, got {num_bins}^{num_classes}")
@@ -259,7 +262,7 @@ class CalibrationBins(Accumulator):
         *,
         weights: Numbers | None = None,
     ) -> State:
-        """The state after a batch of samples.
+        """State after a batch of samples.
 
         Args:
             state: state of this accumulator.
@@ -277,15 +280,15 @@ class CalibrationBins(Accumulator):
         is_binary, probs = isinstance(bare(predictions), Bernoulli), predictions.class_probs
         num_classes = None if is_binary else probs.shape[1]
         if num_classes != self.num_classes:
-            got = f"{num_classes}; None is for Bernoulli, as estimators.top_label returns it"
+            got = f"{num_classes}; None is for Bernoulli, as from estimators.top_label"
             raise ValueError(f"predictions: expected num_classes = {self.num_classes}, got {got}")
         num_bins, num_cells = self.binning.num_bins, state.counts["sizes"].size
         shown = probs[:, 1:] if is_binary else probs
         grid, index = (num_bins,) * shown.shape[1], interval_index(shown, num_bins)
         cells = jnp.ravel_multi_index(tuple(index.T), grid, mode="wrap")
-        is_missing = checks.missing_rows((probs, targets, weights))  # traced, and out of range
+        is_missing = checks.missing_rows((probs, targets, weights))  # traced values out of range
         is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
-        cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # which is in no bin
+        cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # in no bin
         sizes = jnp.zeros(num_cells, jnp.int32).at[cells].add(1, mode="drop")
         _, labels, residuals = sums_in_bins(probs, targets, cells, num_cells, weights)
         counts = {"samples": jnp.sum(is_missing | is_used), "missing": jnp.sum(is_missing)}
@@ -296,8 +299,8 @@ class CalibrationBins(Accumulator):
         """The errors and the bins.
 
         Raises:
-            TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator, or of no samples.
+            TypeError: if the state is of the wrong kind.
+            ValueError: if the state belongs to another accumulator, or has no samples.
         """
         counts = state.counts["sizes"]
         is_whole = enough(state, 1, "at least 1 sample") & (state.counts["missing"] == 0)

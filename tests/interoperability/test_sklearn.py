@@ -74,7 +74,11 @@ def test_models_that_predict_no_distribution():
     several = multiclass.OneVsRestClassifier(linear_model.LogisticRegression()).fit(X, both)
     forest = ensemble.RandomForestClassifier(2).fit(X, both)
     for model, error, message in (
-        (linear_model.LinearRegression().fit(X, Y), TypeError, "LinearRegression; hand over pred"),
+        (
+            linear_model.LinearRegression().fit(X, Y),
+            TypeError,
+            "LinearRegression; pass predictions",
+        ),
         (svm.LinearSVC().fit(X, LABELS), TypeError, "LinearSVC; .*RecalibratedClassifier turns"),
         (np.zeros(3), TypeError, "model: expected .* got ndarray"),
         (forest, TypeError, "expected a classifier of one label, got 2 outputs"),

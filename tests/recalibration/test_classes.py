@@ -248,7 +248,7 @@ def test_classes_that_are_apart(structure, kind, dtype):
     """The likelihood grows without end, though other classes overlap."""
     with jax.enable_x64(dtype == jnp.float64):
         predictions, labels = CategoricalLogits(jnp.asarray(LOGITS, dtype)), apart(kind)
-        with pytest.raises(ValueError, match="linear maps of log-probabilities tell apart"):
+        with pytest.raises(ValueError, match="linear maps of log-probabilities separate"):
             FREE[structure].fit(predictions, labels)
         params = jax.jit(FREE[structure].fit)(predictions, labels)
         assert np.isnan(params.slopes).all()

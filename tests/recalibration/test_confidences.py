@@ -338,7 +338,7 @@ def test_other_predictions_of_classes():
         np.testing.assert_allclose(ours, expected, atol=1e-9)
     binary = method.fit(Bernoulli(PROBS[:, 0]), LABELS % 2)
     assert method.apply(binary, Bernoulli(PROBS[:, 0])).shape == (N,)  # confidences, as ever
-    with pytest.raises(ValueError, match="params: expected those of the 2 classes, got those of 4"):
+    with pytest.raises(ValueError, match="params: expected params of 2 classes, got params of 4"):
         method.apply(params, Categorical(np.stack([PROBS[:, 0], 1 - PROBS[:, 0]], 1)))
 
 

@@ -112,8 +112,8 @@ WITHOUT = [
     (R.PlattScaling(), HALVES, np.array([1, 1, 0, 0]), _CONFIDENCES),
     (R.PlattScaling(), HALVES**0, np.array([1, 0, 0, 1]), _CONFIDENCES),
     (R.BetaCalibration(), np.array([0.2, 0.4, 0.6]), np.array([0, 0, 1]), _CONFIDENCES),
-    (R.AffineScaling(), _SAME, np.ones(3), "targets: expected normal scores, or members, that dif"),
-    (R.QuantileRecalibration(), _SAME, np.ones(3), "expected integral transforms that differ"),
+    (R.AffineScaling(), _SAME, np.ones(3), "targets: expected residuals that differ"),
+    (R.QuantileRecalibration(), _SAME, np.ones(3), "expected PIT values that differ"),
 ]
 
 

@@ -179,7 +179,7 @@ def test_compiled_with_groups_that_are_known():
 
 def test_groups_that_fit_does_not_know():
     method = GroupWise(PlattScaling())
-    with pytest.raises(ValueError, match=r"fit has seen, \[0, 2\], got \[7\]"):
+    with pytest.raises(ValueError, match=r"were in fit, \[0, 2\], got \[7\]"):
         method.apply({0: None, 2: None}, LABELLED[0], GROUPS)
     with pytest.raises(TypeError, match="groups: expected integers that are known when compiling"):
         jax.jit(method.fit)(*LABELLED, GROUPS)

@@ -39,20 +39,20 @@ TargetKernel: TypeAlias = Any
 
 
 class Features(NamedTuple):
-    """Finitely many residual features f with centered_kernel(k, p, y, q, z) = ⟨f(p, y), f(q, z)⟩.
+    """Residual features f with centered_kernel(k, p, y, q, z) = ⟨f(p, y), f(q, z)⟩.
 
     Attributes:
         residual: (kernel, prepared, view, y) → f of one sample, [r] or several arrays, with mean
             zero for Y ~ p.
-        prepare: (kernel, predictions, targets) → a pytree of what the features need, or None if
-            this data set has none that are both cheap and accurate to machine precision. Without
-            it they need `()` and are exact, so that the centered kernel is their inner product.
+        prepare: (kernel, predictions, targets) → pytree of data for the features, or None if no
+            features are both cheap and accurate to machine precision for this data set. By default
+            `()`: the features are exact.
         few: number of features beyond which evaluating all pairs is cheaper than matrix products,
-            unless the kernel on predictions has a matrix of low rank; by default there is none.
-        view: (kernel, prepared, p) → what `residual` has to know of a prediction, such as the mean
-            of what is computed of targets: it is the same for all redraws; by default p itself.
-        offset: (kernel, prepared, p, view) → what the centered kernel of p with itself, as the same
-            prediction, has beside the inner product; by default nothing.
+            unless the kernel on predictions has a low rank; by default unlimited.
+        view: (kernel, prepared, p) → data of a prediction for `residual`, common to all redraws,
+            such as a mean; by default p.
+        offset: (kernel, prepared, p, view) → difference of the centered kernel of p with itself
+            from the inner product; by default zero.
     """
 
     residual: Callable[..., PyTree]
@@ -85,27 +85,26 @@ def register_expectations(
     features: Features | None = None,
     check: Callable[..., None] | None = None,
 ) -> None:
-    """Registers the expectations of a target kernel under a distribution.
+    """Register the expectations of a target kernel under a distribution.
 
-    The functions are for one prediction and one target. They may raise a `NotImplementedError` or
-    a `ValueError` for kernels and predictions without these expectations.
+    All functions are for one prediction and one target. They may raise a `NotImplementedError` or a
+    `ValueError` if the expectations are not supported.
 
     Args:
         kernel_type: class of the target kernel; subclasses inherit the rule.
         distribution_type: class of the predictions; subclasses inherit the rule.
         mean: (kernel, p, z) → m_p(z), the mean embedding of p at z.
         inner: (kernel, p, q) → M_{p,q}, the inner product of two mean embeddings.
-        centered: (kernel, p, y, q, z) → k − m − m + M, only if the sum of these four terms, which
-            is the default, cancels to a small number that another form has exactly.
-        features: `Features`, if the centered kernel is the inner product of finitely many, with
-            which `exact_skce_test` evaluates redraws by matrix products.
-        check: (kernel, predictions) → None, which refuses known values of the kernel for which the
-            expectations are NaN.
+        centered: (kernel, p, y, q, z) → k − m − m + M, if another form is more accurate than the
+            sum of these four terms, the default.
+        features: `Features`, if the centered kernel is an inner product of finitely many;
+            `exact_skce_test` then evaluates redraws by matrix products.
+        check: (kernel, predictions) → None; refuses concrete values of the kernel with NaN
+            expectations.
 
-    The expectation of k(Z, Z), which `estimators.skce_dispersion` needs, is the attribute
-    `diagonal` of a kernel that has the same value for all z. It is known of classes and draws;
-    other kernels have a method `expected_norm(p)`. Rules that are registered again replace earlier
-    ones.
+    The expectation of k(Z, Z), needed by `estimators.skce_dispersion`, is the attribute `diagonal`
+    of a kernel with constant k(z, z). It is known for classes and draws; other kernels have a
+    method `expected_norm(p)`. Later registrations replace earlier ones.
 
     A runnable example is in `calibjax.distributions`.
     """
@@ -259,7 +258,7 @@ def diagonal_expectation(kernel: TargetKernel, p: Any) -> jax.Array | float:
         A scalar.
 
     Raises:
-        NotImplementedError: if it is not known, see `register_expectations`.
+        NotImplementedError: if it is not known (see `register_expectations`).
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
@@ -305,7 +304,7 @@ def centered_kernel(
 ) -> jax.Array:
     """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
 
-    The inner product of exact features, or the registered form, or the sum of the four terms.
+    It is the inner product of exact features, the registered form, or the sum of the four terms.
 
     Args:
         kernel: target kernel k.
