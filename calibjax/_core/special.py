@@ -277,8 +277,9 @@ def implicit_quantile(solve: Callable[[Any, jax.Array], jax.Array]) -> Callable[
     def _(primals: tuple, tangents: tuple) -> Pair:
         p, level = primals
         y = quantile(p, level)
-        _, change = jax.jvp(lambda p: p.cdf(y), (p,), (tangents[0],))
-        density = jnp.exp(p.log_prob(y))
+        point = jnp.where(jnp.isfinite(y), y, 0)  # whose derivatives are finite
+        _, change = jax.jvp(lambda p: p.cdf(point), (p,), (tangents[0],))
+        density = jnp.exp(p.log_prob(point))
         has_density = (density > 0) & jnp.isfinite(density) & jnp.isfinite(y)
         step = (tangents[1] - change) / jnp.where(has_density, density, 1)
         return y, jnp.where(has_density, step, 0).astype(y.dtype)

@@ -139,8 +139,12 @@ class _Symmetric(Distribution):
         return jnp.where(z == 0, tangent, jnp.where(central < 0.5, near, far))
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Value y with cdf(y) = level; its derivatives are returned as zero."""
-        return self.loc + self.scale * special.symmetric_quantile(self._shares, level, self.scale)
+        """Value y with cdf(y) = level; derivatives are those of this equation."""
+        unit = jnp.ones_like(self.scale)
+        own: Any = self
+        standard = dataclasses.replace(own, loc=jnp.zeros_like(self.loc), scale=unit)
+        level, _ = jnp.broadcast_arrays(jnp.asarray(level, unit.dtype), unit)
+        return self.loc + self.scale * _symmetric_quantile(standard, level)
 
 
 @record
@@ -362,12 +366,10 @@ class Gamma(Distribution):
         return special.incomplete_gamma(self.concentration, jnp.maximum(self.rate * y, 0))[0]
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; derivatives are zero."""
+        """Smallest floating-point number y with cdf(y) ≥ level; derivatives of cdf(y) = level."""
         dtype = jnp.result_type(self.concentration, self.rate)
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, dtype), self.rate)
-        inner = jnp.clip(level, 0, 1)
-        values = special.inverse_of_cdf(self.cdf, inner, 0, jnp.finfo(level.dtype).max)
-        return special.at_levels(level, values, 0, jnp.inf)
+        return special.at_levels(level, _gamma_quantile(self, jnp.clip(level, 0, 1)), 0, jnp.inf)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Scheuerer and Möller (2015), §4."""
@@ -524,8 +526,8 @@ class Beta(Distribution):
         return jnp.where(is_inside, incomplete_beta(alpha, beta, inner, 1 - inner)[0], y >= 1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; derivatives are zero."""
-        return special.inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
+        """Smallest floating-point number y with cdf(y) ≥ level; derivatives of cdf(y) = level."""
+        return _beta_quantile(self, self._with(level)[2])
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a proportion y.
@@ -615,3 +617,14 @@ class Uniform(DrawnByInversion):
         if checks.is_concrete(width):
             return self
         return checks.replaced(self, high=checks.nan_unless(width > 0, self.high))
+
+
+_symmetric_quantile = special.implicit_quantile(
+    lambda p, level: special.symmetric_quantile(p._shares, level, p.scale)
+)
+_gamma_quantile = special.implicit_quantile(
+    lambda p, level: special.inverse_of_cdf(p.cdf, level, 0, jnp.finfo(level.dtype).max)
+)
+_beta_quantile = special.implicit_quantile(
+    lambda p, level: special.inverse_of_cdf(p.cdf, level, 0, 1)
+)
