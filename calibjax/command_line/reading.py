@@ -371,6 +371,14 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
     return tuple(columns)
 
 
+def _one(table: Table, name: str, option: str) -> str:
+    """The column that a name or a pattern stands for; refuses several."""
+    columns = _matching(table, [name], option)
+    if len(columns) > 1:
+        refuse(option, f"one column, which {name} stands for", listed(columns))
+    return columns[0]
+
+
 def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
     """Columns by classes, of COLUMN=VALUE; or by levels, of LEVEL=COLUMN."""
     assigned: dict[str, str] = {}
@@ -380,7 +388,7 @@ def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]
             value, sign, column = pair.partition("=")
         if not sign or value.strip() in assigned:
             refuse(option, "pairs with = of different values", pair)
-        assigned[value.strip()] = _matching(table, [column], option)[0]
+        assigned[value.strip()] = _one(table, column, option)
     return assigned
 
 
@@ -399,7 +407,7 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
         return {}
 
     def one(option: str) -> str:
-        return _matching(table, [getattr(options, option)], f"--{option}")[0]
+        return _one(table, getattr(options, option), f"--{option}")
 
     (option,) = chosen
     values = getattr(options, option)
@@ -423,7 +431,7 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
 def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
     """The column of the targets: the one that an option names, or a usual name."""
     if name is not None:
-        return _matching(table, [name], "--target")[0]
+        return _one(table, name, "--target")
     candidates = [x for x in usual if x in table.columns]
     if len(candidates) != 1:
         got = listed(candidates) if candidates else f"columns {listed(table.columns, 12)}"

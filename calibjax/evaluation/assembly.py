@@ -302,7 +302,7 @@ def _notes(parts: Part, pvalues: Mapping[str, float]) -> list[str]:
         text += ", so that for a calibrated model the probability of any error that is named is at "
         text += "most 5 %."
     if any(section.title == "Where it is wrong" for section in parts.sections):
-        text += " Those of places are adjusted for all places that were looked at, and for no test."
+        text += " Those of regions are adjusted for all regions searched, and for no test."
     return [text]
 
 

@@ -371,7 +371,7 @@ def compare(
             the first that is finite for all models of the log score, the Brier score, the CRPS, the
             energy score and the pinball loss. If there are weights it is called with them as
             `weights=`, too.
-        weights: w ≥ 0 of the samples, [n], as in `evaluate`: all means, tests, fits and figures are
+        weights: w ≥ 0 of the samples, [n], as in `evaluate`: all means, tests and figures are
             weighted.
         clusters: for dependent samples, integers that are equal within clusters, at least 10
             different ones, [n]. Standard errors and tests are then those of clusters; bands of

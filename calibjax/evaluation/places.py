@@ -202,7 +202,7 @@ def where_wrong(data: Data) -> Part:
         text = f"{observed} observed, {predicted} predicted in {inside} samples"
         advice = MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
-    remark = f"Of {count} places (events in regions of the predictions), those whose frequencies "
+    remark = f"Of {count} events in regions of the predictions, those whose frequencies "
     remark += "differ most from the predicted ones, in standard errors. They were searched for "
     remark += "because a test rejects and no sentence would have named an error."
     entries = tuple(entry for entry, _ in shown)

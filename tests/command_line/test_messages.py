@@ -17,6 +17,7 @@ KIND = "expected columns of one kind .*calibjax FILE --"
 TWICE = ",label\n0.5,0.5,1\n0.5,0.5,1.0\n"
 
 # Content of a file .csv, what the line says, further options.
+PROBS = "p0,p1,label\n0.2,0.8,1\n0.6,0.4,0\n"
 CASES = [
     ("", "got nothing"),
     ("\n" + GOOD, "got an empty line"),
@@ -78,6 +79,9 @@ CASES = [
     (TABLE, r"expected a column z \(--target\), got columns loc, p, y", "--target", "z"),
     (TABLE, r"expected a column g\* \(--groups\)", "--groups", "g*"),
     (TABLE, "--members: expected different columns, got loc, loc", "--members", "loc", "lo*"),
+    (PROBS, r"--target: expected one column, which p\* stands for, got p0, p1", "--target", "p*"),
+    (PROBS, r"--classes: expected one column, which p\* stands for", "--classes", "p*=0", "p1=1"),
+    (PROBS, "--probability: expected one column", "--probability", "p*", "--positive", "1"),
     (TABLE, "expected one use of column y, got 2", "--members", "loc", "y"),
     (TABLE, "expected two or more members, got loc", "--members", "loc"),
     (TABLE, "--probability: expected --positive, too, got none: calib", "--probability", "p"),

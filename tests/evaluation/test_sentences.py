@@ -108,7 +108,7 @@ def test_warnings_notes_and_temperatures():
     assert "adjusted for the 2 tests" in note
     one = Part((section, Section("Where it is wrong", ())), tests={("targets", "a"): None})
     [note] = _notes(one, {"x": 0.3})
-    assert "adjusted for the" not in note.split("Those of places")[0]
+    assert "adjusted for the" not in note.split("Those of regions")[0]
     assert not _notes(Part(), {})
     options = {"advice": record.map_of_classes(100), "is_repaired": True}
     findings = (Finding("x", "overconfident", "numbers", **options),)
