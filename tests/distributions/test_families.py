@@ -91,9 +91,9 @@ METHODS = {
     "log_prob": lambda p, y: p.log_prob(y),
     "cdf": lambda p, y: p.cdf(y),
     "crps": lambda p, y: p.crps(y),
-    "icdf": lambda p, y: p.icdf(0.3),
+    "icdf": lambda p, y: p.icdf(jnp.asarray(0.3)),
 }
-INVERTIBLE = "Normal", "Laplace", "Logistic", "LogNormal", "Uniform"  # other quantiles are steps
+INVERTIBLE = [x for x in FAMILIES if x not in DISCRETE]
 WITHOUT_CRPS = "GeneralizedNormal", "StudentT"  # which is infinite for the first row
 DERIVATIVES = [
     *((name, method) for name in FAMILIES for method in ("log_prob", "cdf")),
