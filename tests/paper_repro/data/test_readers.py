@@ -98,6 +98,7 @@ def test_cifar100(tmp_path, name, array, message):
         ("dataset,iteration\na,1\n", "expected columns statistic, estimate in .*, got dataset, it"),
         (f"{HEADER}a,0,b\n", "expected 4 values, got 3 in row 2 of"),
         (f"{HEADER}a,0,b,1\na,0,b,?\n", r"a finite number, got '\?' in row 3 of .*=train.csv"),
+        (f"{HEADER}a,0,NLL,1.5\n", "expected 5001 rows of NLL in .*=train.csv, got 1"),
     ],
 )
 def test_published_tables(tmp_path, text, message):
