@@ -1,6 +1,3 @@
-import csv
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -8,8 +5,7 @@ from scipy.stats import norm
 
 from experiments.harness import command_line
 from paper_repro.w19 import networks as w19_networks
-
-COMMITTED = Path(w19_networks.__file__).parents[1] / "results" / w19_networks.NAME
+from tests.paper_repro import committed
 
 
 @pytest.fixture
@@ -42,15 +38,6 @@ def test_estimates(data, monkeypatch):
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-12)
 
 
-def test_labels_are_counted_from_zero(data):
-    network = w19_networks.read_network(data, "a", 30)
-    assert network.probs.shape == (30, 10)
-    assert set(np.asarray(network.labels)) <= set(range(10))
-    (data / w19_networks.FOLDER / "labels.csv").write_text("1\n2\n3\n")
-    with pytest.raises(ValueError, match=r"--data: expected one label for each of the 40"):
-        w19_networks.read_network(data, "a", None)
-
-
 def test_conventions():
     convert = w19_networks.in_our_convention
     assert convert("ECE_uniform", 0.0, 1.0, 10) == 1 / 1001
@@ -67,8 +54,7 @@ def test_conventions():
 @pytest.mark.slow
 def test_the_published_estimates(data_dir):
     """All 70, within 1e-12, in the table that is committed and computed again for one network."""
-    with (COMMITTED / "errors.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = committed(w19_networks.NAME, "errors")
     run = command_line.Run("paper", data_dir, data_dir)
     published = {row["model"]: row for row in run.published(w19_networks.FOLDER, "errors.csv")}
     assert len(rows) == 5 * len(published) == 70

@@ -1,7 +1,5 @@
 """Networks for Friedman 1: equal to the published numbers, and right by other means."""
 
-import csv
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +9,15 @@ import scipy.special
 import scipy.stats
 
 from calibjax import estimators, hypothesis_tests
-from experiments.harness import command_line, source
+from experiments.harness import command_line
 from paper_repro.julia_random import MersenneTwister
 from paper_repro.w21 import friedman, friedman_networks, friedman_published
 from paper_repro.w21 import friedman_statistics as fs
 from paper_repro.w21 import friedman_tables as tables
 from paper_repro.w21.draws import resamples
 from paper_repro.w21.friedman_published import Curves
+from tests.paper_repro import committed
 
-RESULTS = source.ROOT / "paper_repro/results/w21_friedman"
 SIZES = (6, 5)  # of two data sets
 
 
@@ -213,8 +211,7 @@ def test_committed_numbers_are_those_of_the_authors(data_dir, tmp_path):
 
 def test_the_committed_results_equal_the_published_ones():
     """Up to iteration 2000 all networks, and the ensemble with the authors' error."""
-    with (RESULTS / "agreement.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = committed("w21_friedman", "agreement")
     assert len(rows) == 2 * 6 * 2
     for row in rows:
         assert float(row["0 to 1000"]) < 1e-8
