@@ -5,23 +5,13 @@ from scipy.stats import norm
 
 from experiments.harness import command_line
 from paper_repro.w19 import networks as w19_networks
-from tests.paper_repro import committed
+from tests.paper_repro import committed, write_cifar10
 
 
-@pytest.fixture
-def data(tmp_path):
-    """A folder like that of the published predictions, with a network of 40 images."""
-    folder = tmp_path / "data" / w19_networks.FOLDER
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    np.savetxt(folder / "labels.csv", rng.integers(1, 11, 40), fmt="%d")
-    np.savetxt(folder / "a.csv", rng.dirichlet(np.ones(10), 40), delimiter=",")
-    return tmp_path / "data"
-
-
-def test_estimates(data, monkeypatch):
+def test_estimates(tmp_path, monkeypatch):
     """The length scale is the median of all distances, the zeros of the diagonal included."""
     monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
+    data = write_cifar10(tmp_path, "a", num=40)
     with jax.enable_x64(True):
         network = w19_networks.read_network(data, "a", None)
         found = w19_networks.estimate(network)
