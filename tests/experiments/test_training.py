@@ -1,4 +1,4 @@
-"""The studies of training: their parts by hand, and as slow tests as a whole."""
+"""The studies of training: their parts by hand."""
 
 import jax
 import jax.numpy as jnp
