@@ -22,7 +22,7 @@ from calibjax.estimators.kernel import mmce
 from tests import registry
 from tests.registry.mutants import ArrayLike
 from tests.registry.outcomes import ALLOWED, Outcome, evaluate, is_traced, try_compiled, try_eagerly
-from tests.test_signatures import public_names
+from tests.test_signatures import every_name
 
 GATE = checked(lambda: None).__code__  # of every function that passes its arguments through it
 # Methods of public records that are called with data; others are called on one pair inside `vmap`.
@@ -96,14 +96,9 @@ MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 SHARE = 40  # one in so many wrong values is tried in the fast suite
 
 
-def _names():
-    yield from ((name, getattr(calibjax, name)) for name in calibjax.__all__)
-    yield from public_names()
-
-
 def _functions():
     """All public functions, and methods of public records, by name."""
-    for name, value in _names():
+    for name, value in every_name():
         if not isinstance(value, type):
             yield name, value
         is_on_pairs = name.startswith(("distances", "distributions"))

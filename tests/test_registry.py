@@ -5,18 +5,11 @@ import pkgutil
 
 import calibjax
 from tests import registry
-
-
-def _public_names():
-    yield from calibjax.__all__
-    for module in pkgutil.iter_modules(calibjax.__path__):
-        names = getattr(importlib.import_module(f"calibjax.{module.name}"), "__all__", ())
-        if not module.name.startswith("_"):
-            yield from (f"{module.name}.{name}" for name in names)
+from tests.test_signatures import every_name
 
 
 def test_every_public_function_is_registered():
-    public = set(_public_names())
+    public = {name for name, _ in every_name()}
     covered = {name for call in registry.calls().values() for name in call.covers}
     assert sorted(public - covered - set(registry.EXEMPT)) == [], "add a call to tests/registry/"
     # Documented functions of modules are `room.module.function`.

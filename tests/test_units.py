@@ -251,6 +251,7 @@ def _keyed(function, **options):
 
 
 # Quantities, with the power of the unit that they have.
+_STREAMED_TEST = functools.partial(streaming.ExactSKCETest, KEY, **B)
 _CRPS_TEMPERATURE = recalibration.TemperatureScaling(scores.crps).fit
 OF_FAMILIES = {
     "mean": (_each(lambda p, y: p.mean()), 1),
@@ -300,10 +301,6 @@ OF_DATA = {
     "mean embedding": (_cme, 0),
     "exact test of a bias": (_of_bias("exact_test"), 0),
     "consistency test": (_of_bias("consistency_test"), 0),
-}
-# Of more samples: clusters are at least ten, and folds are chosen at random.
-_STREAMED_TEST = functools.partial(streaming.ExactSKCETest, KEY, **B)
-OF_MORE = {
     "clusters": (_of("cluster_skce_test", lambda d: _PAIRS, **B), 0),
     "interval of clusters": (_of("skce_confidence_interval", clusters=_PAIRS), 0),
     "distribution-free interval": (_of("skce_confidence_interval", method="distribution_free"), 0),
@@ -345,20 +342,18 @@ def _has(name, quantity, data):
     return True
 
 
-@pytest.mark.parametrize("family", ["Normal", "Laplace"])
-def test_densities(family):
-    _check(OF_FAMILIES["log-density"], data_set(family), (-80, -40, 40, 80), 3e-6)
-
-
-def test_temperature_interval():
-    _check(OF_FAMILIES["temperature, interval"], data_set("Normal"), (-80, -40, -20, 20, 40, 80))
-
-
 @pytest.mark.parametrize(
-    "name", ["SKCE", "its slopes by predictions", "its slopes by length scales"]
+    ("family", "name", "tolerance"),
+    [
+        ("Normal", "log-density", 3e-6),
+        ("Laplace", "log-density", 3e-6),
+        ("Normal", "temperature, interval", 0),
+        ("Normal", "SKCE", 0),
+    ],
 )
-def test_skce(name):
-    _check(OF_KERNELS[name], data_set("Normal"), (-80, -40, 40, 80))
+def test_some_quickly(family, name, tolerance):
+    quantity = (OF_FAMILIES | OF_KERNELS)[name]
+    _check(quantity, data_set(family), (-80, -40, 40, 80), tolerance)
 
 
 @pytest.mark.parametrize("exponent", [-90, -66, 66, 90])
@@ -422,18 +417,13 @@ def test_stein(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_DATA)
 def test_data(name):
-    _check(OF_DATA[name], data_set("Normal"), (-40, -20, 20, 40), 1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OF_MORE)
-def test_more_data(name):
+    """Of 24 samples: clusters are at least ten, and folds are chosen at random."""
     random = np.random.default_rng(0)
     loc, scale = random.normal(size=24), random.uniform(0.5, 2, 24)
     predictions = distributions.Normal(*jnp.float32([loc, scale]))
     targets = jnp.float32(loc + 2 * random.normal(size=24))
     data = Data(predictions, targets, data_set("Normal").kernel)
-    _check(OF_MORE[name], data, (-40, -20, 20, 40), 1e-5)
+    _check(OF_DATA[name], data, (-40, -20, 20, 40), 1e-5)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What is killed, or damaged, gives the same tables as what is not, bit for bit."""
+"""What is killed gives the same tables as what is not, bit for bit."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def tables_of(folder):
     return {path.name: path.read_bytes() for path in folder.glob("*.*")}
 
 
-def test_tables_are_the_same(tmp_path, capsys):
+def test_tables_are_the_same(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     number = run(whole)
     assert number > 8
@@ -62,17 +62,8 @@ def test_tables_are_the_same(tmp_path, capsys):
         [sys.executable, "-c", command], cwd=source.ROOT, capture_output=True, check=False
     )
     assert found.returncode == -signal.SIGKILL
-    stored = sorted((killed / "cells").rglob("*.json"))
-    assert len(stored) == 7
+    assert len([*(killed / "cells").rglob("*.json")]) == 7
     assert not tables_of(killed)
-    content = stored[0].read_bytes()
-    stored[0].write_bytes(content[: len(content) // 2])
-    stored[1].write_bytes(b"")
-    stored[2].write_text('{"parameters": {}, "result": {}}')
-    capsys.readouterr()
-    assert run(killed) == number - 7 + 3
-    lines = capsys.readouterr().out.splitlines()
-    damaged = {path for path in stored for x in lines if x.startswith(f"{path} is damaged (")}
-    assert damaged == set(stored[:3])
+    assert run(killed) == number - 7
     assert tables_of(killed) == tables_of(whole)
     assert run(killed) == 0

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from experiments.harness.cells import Store, keys_of
-from experiments.power import __main__ as program
 from experiments.power import bound, dependence, ensembles, simulation
 from experiments.power.simulation import CALIBRATED, Study
 
@@ -55,14 +54,6 @@ def test_series():
     assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 4 / np.sqrt(N)
 
 
-@pytest.mark.slow
-def test_program(tmp_path, monkeypatch):
-    arguments = ["power", "--num-datasets", "2", "--output", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", [*arguments, "--only", "horizons"])
-    program.main()
-    assert (tmp_path / "power" / "power_horizons.md").exists()
-
-
 def test_moments_of_normal_laws():
     predictions = bound.MODELS["normals"].predictions(KEY, 4000)
     noise = 4 / np.sqrt(4000)
@@ -87,13 +78,3 @@ def test_ties_count_in_part():
     null = jax.random.randint(jax.random.key(1), (999,), 0, 3).astype(float)
     p = bound.randomised(jax.random.key(2), values, null)
     assert stats.kstest(np.asarray(p), "uniform").statistic < 0.08
-
-
-@pytest.mark.slow
-def test_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr(bound, "NUM_SETS", 2)
-    monkeypatch.setattr(bound, "PER_CELL", 1)
-    monkeypatch.setattr("sys.argv", ["bound", "--only", "binary", "--output", str(tmp_path)])
-    bound.main()
-    lines = (tmp_path / "power/power_bound_binary.csv").read_text().splitlines()
-    assert len(lines) == 1 + len(bound.MODELS["binary"].laws)

@@ -1,14 +1,11 @@
-"""The studies of training: their parts by hand, and as slow tests as a whole."""
-
-import csv
+"""The studies of training: their parts by hand."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.training import networks, study
-from experiments.training.__main__ import main
+from experiments.training import networks
 from experiments.training.problems import PROBLEMS, SIZES, parts
 
 
@@ -59,14 +56,3 @@ def test_checkpoints_are_those_of_shorter_trainings():
     probs = np.asarray(networks.predict(last, jnp.asarray(data.x)).class_probs)
     nll = -np.mean(np.log(probs[np.arange(len(probs)), data.labels]))
     np.testing.assert_allclose(values[1, 7], nll, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_tables_of_two_seeds(tmp_path):
-    options = ["--num-seeds", "2", "--num-steps", "80", "--only", "simulated"]
-    main([*options, "--output", str(tmp_path)])
-    text = (tmp_path / "training/training.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
-    by_loss = {row["loss"]: row for row in rows}
-    assert len(rows) == len(by_loss) == len(study.WEIGHTS) + 8
-    assert by_loss["the truth"]["NLL"] < by_loss["NLL"]["NLL"]

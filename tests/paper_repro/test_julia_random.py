@@ -74,6 +74,8 @@ def test_integers_by_plain_arithmetic(size):
     for _ in range(2):
         assert ours.rand_uint64(2 * size) == plain_integers(plain, size)
     assert ours.rand() == plain.rand()
+    with pytest.raises(ValueError, match="even"):
+        ours.rand_uint64(3)
 
 
 def test_a_pair_is_from_one_filling_of_the_cache():
@@ -92,21 +94,6 @@ def test_a_pair_is_from_one_filling_of_the_cache():
     assert found == [word & (1 << 64) - 1, word >> 64]
 
 
-def test_seeds_of_the_friedman_networks():
-    """The first of `rand(UInt, 10)` after seed 100; what follows is checked by its training."""
-    numbers = MersenneTwister(100).rand_uint64(10)
-    assert len(set(numbers)) == 10
-    assert all(0 <= number < 2**64 for number in numbers)
-    with pytest.raises(ValueError, match="even"):
-        MersenneTwister(100).rand_uint64(3)
-
-
-def test_all_bits_of_integers_are_random():
-    numbers = np.array(MersenneTwister(5).rand_uint64(4000), np.uint64)
-    bits = (numbers[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
-    assert np.all(np.abs(bits.mean(0) - 0.5) < 4.5 * 0.5 / np.sqrt(4000))
-
-
 @pytest.mark.parametrize(
     ("name", "args", "law"),
     [
@@ -114,8 +101,6 @@ def test_all_bits_of_integers_are_random():
         ("randn", (), stats.norm()),
         ("randexp", (), stats.expon()),
         ("rand_gamma", (julia_random.gamma_sampler(1.1),), stats.gamma(1.1)),
-        ("rand_gamma", (julia_random.gamma_sampler(7.5),), stats.gamma(7.5)),
-        ("rand_gamma", (julia_random.gamma_sampler(40.0),), stats.gamma(40.0)),
         ("rand_small_gamma", (julia_random.gamma_sampler(1.1), 0.1), stats.gamma(0.1)),
     ],
 )
@@ -129,10 +114,3 @@ def test_ranges(m):
     assert counts[0] == 0
     assert len(counts) == m + 1
     assert m == 1 or stats.chisquare(counts[1:]).pvalue > 0.001
-
-
-def test_weighted_choices():
-    weights = np.array([1.0, 0.0, 3.0, 6.0])
-    counts = np.bincount(draws("weighted_choice", weights), minlength=5)
-    assert counts[0] == counts[2] == 0
-    assert stats.chisquare(counts[[1, 3, 4]], COUNT * np.array([0.1, 0.3, 0.6])).pvalue > 0.001

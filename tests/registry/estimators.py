@@ -70,35 +70,32 @@ def _in_bins():
     return found
 
 
-def _lenses():
+def _reductions():
+    notions = "top_label", "class_wise"
+    options = {"bandwidth": a.scale(0.1), "order": a.scale(1.5)}
     return [
-        CATEGORICAL.call("estimators.top_label"),
-        CATEGORICAL.call("estimators.class_wise"),
-        *(
-            CATEGORICAL.call("estimators.ece", notion, binning=_BINNING, notion=notion)
-            for notion in ("top_label", "class_wise")
-        ),
+        *(CATEGORICAL.call(f"estimators.{notion}") for notion in notions),
+        *(CATEGORICAL.call("estimators.ece", x, binning=_BINNING, notion=x) for x in notions),
+        CATEGORICAL.call("estimators.binned.kde_calibration_error", **options),
     ]
 
 
-def _density():
-    return [
-        CATEGORICAL.call(
-            "estimators.binned.kde_calibration_error", bandwidth=a.scale(0.1), order=a.scale(1.5)
-        )
-    ]
+def near(scale, num_bins=2, **options):
+    """Neighbourhoods of a kernel that is tried with wrong values."""
+    return a.made(
+        lambda kernel: Neighbourhood(kernel, estimators.UniformBins(num_bins)),
+        kernel=a.kernel(kernels.Exponential(scale), **options),
+    )
 
 
-def _near(kernel):
-    return Neighbourhood(kernel, estimators.UniformBins(2))
+def laplacian(num_bins=2, **options):
+    """Neighbourhoods of a length scale."""
+    scale = a.scale(0.7, **options)
+    return a.made(Neighbourhood.laplacian, length_scale=scale, num_bins=a.integer(num_bins))
 
 
 def _local():
     found = []
-    laplacian = a.made(
-        Neighbourhood.laplacian, length_scale=a.scale(0.7, limit="vector"), num_bins=a.integer(2)
-    )
-    near = a.made(_near, kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL))
     at = a.made(
         lambda *at: at,
         at_features=a.real(a.FEATURES[:3] + 0.1),
@@ -107,8 +104,8 @@ def _local():
     for name in ("lce", "mlce", "local_errors"):
         covers = f"estimators.{name} estimators.Neighbourhood"
         found += [
-            call(covers, "Laplacian", neighbourhood=laplacian),
-            call(covers, "kernel", neighbourhood=near, at=at),
+            call(covers, "Laplacian", neighbourhood=laplacian(limit="vector")),
+            call(covers, "kernel", neighbourhood=near(0.5, without=SEVERAL), at=at),
         ]
     smooth = functools.partial(Neighbourhood, kernels.Exponential(0.7))
     in_bins = a.made(smooth, binning=a.binning(_BINNING))
@@ -129,4 +126,4 @@ def _local():
 
 def calls():
     """Calls of the estimators, but for the SKCE of all families."""
-    return [*_kernel_estimators(), *_in_bins(), *_lenses(), *_density(), *_local()]
+    return [*_kernel_estimators(), *_in_bins(), *_reductions(), *_local()]

@@ -7,7 +7,6 @@ import numpy as np
 
 from calibjax import kernels, recalibration, risk, scores
 from calibjax.distributions import Categorical, Quantiles
-from calibjax.estimators import Neighbourhood, UniformBins
 from calibjax.recalibration.classes import EnsembleTemperatureScaling
 from calibjax.recalibration.confidences import (
     BetaMap,
@@ -21,6 +20,7 @@ from calibjax.recalibration.confidences import (
 from calibjax.recalibration.numbers import AffineMap
 from tests.registry import arguments as a
 from tests.registry.arguments import call
+from tests.registry.estimators import laplacian, near
 from tests.registry.families import CATEGORICAL, NORMAL
 
 _SAMPLES = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
@@ -78,19 +78,14 @@ def _of_features():
         params = method.fit(confidences, correct, groups, weights=weights)
         return method.apply(params, new, new_groups)
 
-    laplacian = a.made(Neighbourhood.laplacian, length_scale=a.scale(0.7), num_bins=a.integer(1))
-    near = a.made(
-        lambda kernel: Neighbourhood(kernel, UniformBins(1)),
-        kernel=a.kernel(kernels.Exponential(0.7)),
-    )
     # GroupWise does not know what its arguments are.
     samples = {k: dataclasses.replace(v, called=("arguments",)) for k, v in _SAMPLES.items()}
     new = a.unit(np.array([0.5, 0.7, 0.9]), "confidences")
     new_of_group = dataclasses.replace(new, called=("confidences", "arguments"))
     covers = "recalibration.LocalRecalibration"
     return [
-        call(covers, "Laplacian", local, new=new, neighbourhood=laplacian),
-        call(covers, "kernel", local, new=new, neighbourhood=near),
+        call(covers, "Laplacian", local, new=new, neighbourhood=laplacian(1)),
+        call(covers, "kernel", local, new=new, neighbourhood=near(0.7, 1)),
         call(
             "recalibration.GroupWise",
             "",

@@ -1,6 +1,8 @@
 """Calls of scores, adapters and reliability curves."""
 
 import numpy as np
+import numpyro.distributions as numpyro
+from sklearn.linear_model import BayesianRidge
 
 from calibjax import distributions, estimators
 from tests.registry import arguments as a
@@ -15,40 +17,18 @@ _BAND = {
 _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 
-def _decisions():
-    return [call("scores.decomposition.prediction_rejection_ratio")]
-
-
 def _of_classes():
     names = "brier_score", "accuracy", "brier_decomposition", "ranked_probability_score"
     return [family.call(f"scores.{name}") for family in (CATEGORICAL, BERNOULLI) for name in names]
 
 
-def _from_numpyro():
-    import numpyro.distributions as numpyro
-
+def _conversions():
+    normals = a.record(numpyro.Normal(np.zeros(3), np.ones(3)))
+    model = {"model": a.record(BayesianRidge().fit(a.FEATURES, a.Y)), "X": a.FEATURES}
+    options = {"reason": "a conversion of one object to another"}
     return [
-        call(
-            "interoperability.from_numpyro",
-            "record",
-            distribution=a.record(numpyro.Normal(np.zeros(3), np.ones(3))),
-            reason="a conversion of one object to another",
-        )
-    ]
-
-
-def _from_sklearn():
-    import sklearn.linear_model as sklearn
-
-    model = sklearn.BayesianRidge().fit(a.FEATURES, a.Y)
-    return [
-        call(
-            "interoperability.from_sklearn",
-            "model",
-            model=a.record(model),
-            X=a.FEATURES,
-            reason="a conversion of one object to another",
-        )
+        call("interoperability.from_numpyro", "record", distribution=normals, **options),
+        call("interoperability.from_sklearn", "model", **model, **options),
     ]
 
 
@@ -106,10 +86,9 @@ def calls():
             "levels",
             levels=a.positive(np.array([0.1, 0.5, 0.9]), without=alone),
         ),
-        *_decisions(),
+        call("scores.decomposition.prediction_rejection_ratio"),
         *_of_classes(),
-        *_from_numpyro(),
-        *_from_sklearn(),
+        *_conversions(),
         *_curves(),
         *_pit(),
     ]

@@ -9,7 +9,7 @@ from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
 from tests.registry.arguments import Made, call
-from tests.registry.estimators import SEVERAL
+from tests.registry.estimators import SEVERAL, laplacian
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 from tests.weights.laws import bias
 
@@ -101,16 +101,13 @@ def _locations():
 
 def _local():
     covers, options = "hypothesis_tests.local_calibration_test", {"one_of": 8, "slow": True}
-    laplacian = a.made(
-        Neighbourhood.laplacian, length_scale=a.scale(0.7, limit="vector"), num_bins=a.integer(2)
-    )
     near = a.made(
         Neighbourhood,
         kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
         binning=a.binning(estimators.UniformBins(2)),
     )
     return [
-        call(covers, "Laplacian", neighbourhood=laplacian, **options),
+        call(covers, "Laplacian", neighbourhood=laplacian(limit="vector"), **options),
         call(covers, "kernel", neighbourhood=near, **options),
     ]
 
@@ -181,6 +178,7 @@ def _comparison():
     weights = a.weights(np.linspace(1, 2, len(a.Y)), without=a.OPTIONAL)
     reverse = {"loc": a.LOC[::-1], "scale": a.SCALE}
     other = _normal("mean", "deviation", reverse)
+    by_score = {"others": other, "score": a.function(scores.crps, without=a.OPTIONAL)}
     return [
         call(
             "hypothesis_tests.skce_difference",
@@ -195,19 +193,11 @@ def _comparison():
             margin=a.scale(0.3),
             alternative=a.choice("less"),
         ),
-        *_score_differences(other),
-    ]
-
-
-def _score_differences(others: Made):
-    optional = a.function(scores.crps, without=a.OPTIONAL)
-    return [
-        NORMAL.call("hypothesis_tests.score_difference", others=others, score=optional, one_of=4),
+        NORMAL.call("hypothesis_tests.score_difference", **by_score, one_of=4),
         NORMAL.call(
             "hypothesis_tests.gain_difference",
             recalibration=recalibration.AffineScaling(),
-            others=others,
-            score=optional,
+            **by_score,
             num_folds=a.integer(2),
             one_of=8,
             slow=True,
@@ -250,16 +240,14 @@ def _coverage():
 
 
 def _classical():
+    key = a.key(without=a.OPTIONAL)
     of_labels = "cox", "cumulative_difference", "spiegelhalter", "calibration_slope_intercept"
     return [
         *(BERNOULLI.call(f"hypothesis_tests.{name}") for name in of_labels),
         BERNOULLI.call("hypothesis_tests.hosmer_lemeshow", num_bins=a.integer(3)),
         CATEGORICAL.call("hypothesis_tests.spiegelhalter"),
         *(FAMILIES[x].call("hypothesis_tests.berkowitz") for x in ("Normal", "Laplace")),
-        *(
-            FAMILIES[x].call("hypothesis_tests.pit_ks", key=a.key(without=a.OPTIONAL))
-            for x in ("Normal", "Laplace")
-        ),
+        *(FAMILIES[x].call("hypothesis_tests.pit_ks", key=key) for x in ("Normal", "Laplace")),
     ]
 
 
@@ -270,18 +258,9 @@ def _sequential():
         (BERNOULLI, recalibration.MatrixScaling(structure="bias")),
     )
 
-    return [
-        *(
-            family.call(
-                "hypothesis_tests.e_process",
-                bets=bet,
-                horizon=a.integer(1),
-                forget=a.scale(0.9),
-                significance_level=a.proportion(0.1),
-            )
-            for family, bet in bets
-        )
-    ]
+    options = {"horizon": a.integer(1), "forget": a.scale(0.9)}
+    options["significance_level"] = a.proportion(0.1)
+    return [family.call("hypothesis_tests.e_process", bets=bet, **options) for family, bet in bets]
 
 
 def calls():

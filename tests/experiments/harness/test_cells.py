@@ -40,10 +40,27 @@ def test_an_interrupted_cell_leaves_nothing(store, tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_keys_belong_to_names():
-    draw = lambda name: jax.random.normal(cells.key_of(name), (3,))  # noqa: E731
-    np.testing.assert_array_equal(draw("a"), draw("a"))
-    assert not np.array_equal(draw("a"), draw("b"))
+def test_keys_belong_to_names_and_places():
+    """And not to the cells."""
+    key_data = jax.random.key_data
+    whole = key_data(jax.random.split(cells.key_of("x/500/data"), 500))
+    for span in ((500, 1000), (550, 600), (990, 1000)):
+        found = key_data(cells.keys_of("x", "data", span))
+        np.testing.assert_array_equal(found, whole[span[0] - 500 : span[1] - 500])
+    assert not np.array_equal(key_data(cells.key_of("a")), key_data(cells.key_of("b")))
+
+
+def test_cells_of_data_sets():
+    assert cells.spans(1200, 64) == [(0, 500), (500, 1000), (1000, 1200)]
+    assert cells.spans(120, 1024) == [(0, 50), (50, 100), (100, 120)]
+
+
+SUFFIXES = {"cell": "json", "arrays": "npz"}
+
+
+def result(kind, x):
+    """What is stored, a number or an array of it."""
+    return {"x": np.full(2, x) if kind == "arrays" else x}
 
 
 def saved(**arrays):
@@ -77,25 +94,18 @@ DAMAGED_ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_cells_are_computed_again(store, tmp_path, capsys, content):
-    path = tmp_path / "cells" / "a.json"
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [*(("cell", x) for x in DAMAGED), *(("arrays", x) for x in DAMAGED_ARRAYS)],
+)
+def test_damaged_cells_are_computed_again(store, tmp_path, capsys, kind, content):
+    content = (DAMAGED if kind == "cell" else DAMAGED_ARRAYS)[content]
+    path = tmp_path / "cells" / f"a.{SUFFIXES[kind]}"
     path.parent.mkdir()
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     for _ in range(2):
-        assert cells.cell(store, "a", {"n": 1}, lambda: {"x": 2}) == {"x": 2}
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{path} is damaged (")
-
-
-@pytest.mark.parametrize("content", DAMAGED_ARRAYS.values(), ids=DAMAGED_ARRAYS)
-def test_damaged_arrays_are_computed_again(store, tmp_path, capsys, content):
-    path = tmp_path / "cells" / "a.npz"
-    path.parent.mkdir()
-    path.write_bytes(content)
-    for _ in range(2):
-        found = cells.arrays(store, "a", {"n": 1}, lambda: {"x": np.ones(2)})
-        np.testing.assert_array_equal(found["x"], [1, 1])
+        found = getattr(cells, kind)(store, "a", {"n": 1}, lambda: result(kind, 2))
+        np.testing.assert_array_equal(found["x"], result(kind, 2)["x"])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{path} is damaged (")
 
@@ -104,16 +114,15 @@ def test_damaged_arrays_are_computed_again(store, tmp_path, capsys, content):
 @pytest.mark.parametrize("kind", ["cell", "arrays"])
 def test_a_copy_of_another_cell_is_computed_again(tmp_path, capsys, kind, trust):
     """Though its code and its parameters are those of the wanted one."""
-    compute_and_store, suffix = getattr(cells, kind), {"cell": "json", "arrays": "npz"}[kind]
+    compute_and_store, suffix = getattr(cells, kind), SUFFIXES[kind]
     store, folder = Store(tmp_path, "a1", trust), tmp_path / "cells" / "d1"
-    result = lambda x: {"x": np.full(2, x) if kind == "arrays" else x}  # noqa: E731
     for name, value in (("d1/block_2", 2), ("d1/unbiased", 3)):
-        compute_and_store(store, name, {"n": 16}, lambda value=value: result(value))
+        compute_and_store(store, name, {"n": 16}, lambda value=value: result(kind, value))
     copy = folder / f"block_2.{suffix}"
     shutil.copy(folder / f"unbiased.{suffix}", copy)
     for _ in range(2):
-        found = compute_and_store(store, "d1/block_2", {"n": 16}, lambda: result(2))
-        np.testing.assert_array_equal(found["x"], result(2)["x"])
+        found = compute_and_store(store, "d1/block_2", {"n": 16}, lambda: result(kind, 2))
+        np.testing.assert_array_equal(found["x"], result(kind, 2)["x"])
     expected = f"{copy} holds the cell d1/unbiased, and is computed again."
     assert capsys.readouterr().out.splitlines() == [expected]
 

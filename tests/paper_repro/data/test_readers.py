@@ -16,16 +16,7 @@ from paper_repro.data import cifar
 from paper_repro.data import classifiers as l21_classifiers
 from paper_repro.g24 import networks as g24_networks
 from paper_repro.w21 import friedman as w21_friedman
-
-
-def write_cifar10(data, name="resnet18", num=6):
-    """Files of a network on CIFAR-10; returns the lines of probabilities."""
-    folder = data / cifar.CIFAR10
-    folder.mkdir(parents=True, exist_ok=True)
-    probs = np.random.default_rng(0).dirichlet(np.ones(10), num)
-    np.savetxt(folder / f"{name}.csv", probs, delimiter=",")
-    np.savetxt(folder / "labels.csv", 1 + np.arange(num) % 10, fmt="%d")
-    return (folder / f"{name}.csv").read_text().splitlines()
+from tests.paper_repro import write_cifar10
 
 
 def write_cifar100(data, num=6, classes=4):
@@ -40,8 +31,8 @@ def write_cifar100(data, num=6, classes=4):
 
 
 def test_cifar10(tmp_path):
-    lines = write_cifar10(tmp_path)
-    path = tmp_path / cifar.CIFAR10 / "resnet18.csv"
+    path = write_cifar10(tmp_path, "resnet18", num=6) / cifar.CIFAR10 / "resnet18.csv"
+    lines = path.read_text().splitlines()
     probs, labels = cifar.read_cifar10(tmp_path, "resnet18")
     np.testing.assert_array_equal(probs, np.loadtxt(path, delimiter=","))
     assert labels.tolist() == list(range(6))
@@ -98,6 +89,7 @@ def test_cifar100(tmp_path, name, array, message):
         ("dataset,iteration\na,1\n", "expected columns statistic, estimate in .*, got dataset, it"),
         (f"{HEADER}a,0,b\n", "expected 4 values, got 3 in row 2 of"),
         (f"{HEADER}a,0,b,1\na,0,b,?\n", r"a finite number, got '\?' in row 3 of .*=train.csv"),
+        (f"{HEADER}a,0,NLL,1.5\n", "expected 5001 rows of NLL in .*=train.csv, got 1"),
     ],
 )
 def test_published_tables(tmp_path, text, message):

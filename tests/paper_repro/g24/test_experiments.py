@@ -11,6 +11,7 @@ from paper_repro.g24 import networks_figures, paper_tables, published_code
 from paper_repro.g24 import networks_tables as tables
 from paper_repro.g24 import simulation as g24_simulation
 from paper_repro.g24.networks_figures import LABELS
+from tests.paper_repro import write_cifar10
 
 
 @pytest.fixture(autouse=True)
@@ -109,20 +110,8 @@ def test_published_code():
     assert found == pytest.approx(np.mean(roots))
 
 
-@pytest.fixture
-def data(tmp_path):
-    """A folder like --data with two CIFAR-10 networks and 60 images."""
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "data" / "cifar10_networks"
-    folder.mkdir(parents=True)
-    np.savetxt(folder / "labels.csv", rng.integers(1, 11, 60), fmt="%d")
-    for name in ("a", "b"):
-        np.savetxt(folder / f"{name}.csv", rng.dirichlet(np.ones(10), 60), delimiter=",")
-    return tmp_path / "data"
-
-
 @pytest.mark.slow
-def test_networks(tmp_path, data, monkeypatch):
+def test_networks(tmp_path, monkeypatch):
     settings = g24_networks.Settings(50, ("a", "b"))
     monkeypatch.setitem(g24_networks.SETTINGS, "quick", settings)
     zero, bins = g24_networks.ZEROS, g24_networks.BINS
@@ -130,6 +119,7 @@ def test_networks(tmp_path, data, monkeypatch):
     monkeypatch.setattr(g24_networks, "ESTIMATORS", {"cifar10": estimators})
     monkeypatch.setattr(paper_tables, "write_tables", lambda *arguments: None)  # of all estimators
     monkeypatch.setattr(networks_figures, "plot", lambda *arguments: None)
+    data = write_cifar10(tmp_path / "data", "a", "b", num=60)
     run = command_line.Run("quick", data, tmp_path)
     g24_networks.run(run)
     networks = g24_networks.read_networks(run, settings)

@@ -1,6 +1,3 @@
-import csv
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,15 +5,13 @@ import pytest
 
 from calibjax import estimators
 from calibjax.distributions import Categorical
-from paper_repro.w19 import estimates as w19_estimates
 from paper_repro.w19 import estimates_figures as w19_estimates_figures
 from paper_repro.w19 import estimates_panels as panels
 from paper_repro.w19 import estimates_simulation as simulation
 from paper_repro.w19 import estimates_tables as w19_estimates_tables
 from paper_repro.w19.authors_data import MODELS, Model
 from paper_repro.w19.procedures import w19_kernel
-
-COMMITTED = Path(w19_estimates.__file__).parents[1] / "results" / simulation.NAME
+from tests.paper_repro import authors_rows, committed, rows_of
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +56,7 @@ def test_estimates_are_those_of_the_library(m, a, n):
 def test_a_panel_is_the_published_one(tmp_path):
     """To 12 digits, from the seed 1234."""
     panels.write_check(tmp_path)
-    (row,) = csv.DictReader((tmp_path / "check.csv").read_text(encoding="utf-8").splitlines())
+    (row,) = rows_of(tmp_path / "check.csv")
     assert float(row["published"]) == 0.06292972425154188
     assert float(row["ours"]) == pytest.approx(0.06292972425154188, rel=1e-12)
     assert row["equal to 12 digits"] == "yes"
@@ -152,16 +147,13 @@ def test_published_numbers(data_dir):
         cell = float(row["alpha_i"]), beta, int(row["m"]), float(row["pi"])
         return names[row["estimator"]], *cell
 
-    folder, published = data_dir / "w19_published", panels.published()
-    if not folder.is_dir():
-        pytest.skip("no folder w19_published")
-    with (folder / "panel_means.csv").open(encoding="utf-8") as file:
-        means = {place(row): float(row["mean"]) for row in csv.DictReader(file)}
+    published = panels.published()
+    rows = authors_rows(data_dir, "w19_published/panel_means.csv")
+    means = {place(row): float(row["mean"]) for row in rows}
     assert means == {key: panel.mean for key, panel in published.items()}
     bars = {key: [] for key in published}
-    with (folder / "panel_histograms.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            bars[place(row)].append((float(row["left_edge"]), int(row["count"])))
+    for row in authors_rows(data_dir, "w19_published/panel_histograms.csv"):
+        bars[place(row)].append((float(row["left_edge"]), int(row["count"])))
     for key, panel in published.items():
         edges, counts = zip(*bars[key], strict=True)
         assert panel.edges.tolist() == list(edges)
@@ -173,7 +165,7 @@ def test_committed_panels_are_the_published_ones():
 
     The mean distance of predictions of 1000 classes is rounded, too.
     """
-    rows = list(csv.DictReader((COMMITTED / "panels.csv").read_text(encoding="utf-8").splitlines()))
+    rows = committed(simulation.NAME, "panels")
     labels = {label: name for name, label in w19_estimates_tables.LABELS.items()}
     for row in rows:
         place = labels[row["estimator"]], float(row["a"]), row["β"], int(row["m"])

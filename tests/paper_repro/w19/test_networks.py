@@ -1,6 +1,3 @@
-import csv
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -8,24 +5,13 @@ from scipy.stats import norm
 
 from experiments.harness import command_line
 from paper_repro.w19 import networks as w19_networks
-
-COMMITTED = Path(w19_networks.__file__).parents[1] / "results" / w19_networks.NAME
-
-
-@pytest.fixture
-def data(tmp_path):
-    """A folder like that of the published predictions, with a network of 40 images."""
-    folder = tmp_path / "data" / w19_networks.FOLDER
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    np.savetxt(folder / "labels.csv", rng.integers(1, 11, 40), fmt="%d")
-    np.savetxt(folder / "a.csv", rng.dirichlet(np.ones(10), 40), delimiter=",")
-    return tmp_path / "data"
+from tests.paper_repro import committed, write_cifar10
 
 
-def test_estimates(data, monkeypatch):
+def test_estimates(tmp_path, monkeypatch):
     """The length scale is the median of all distances, the zeros of the diagonal included."""
     monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
+    data = write_cifar10(tmp_path, "a", num=40)
     with jax.enable_x64(True):
         network = w19_networks.read_network(data, "a", None)
         found = w19_networks.estimate(network)
@@ -40,15 +26,6 @@ def test_estimates(data, monkeypatch):
         "SKCEul_median": matrix[range(0, 39, 2), range(1, 40, 2)].mean(),
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-12)
-
-
-def test_labels_are_counted_from_zero(data):
-    network = w19_networks.read_network(data, "a", 30)
-    assert network.probs.shape == (30, 10)
-    assert set(np.asarray(network.labels)) <= set(range(10))
-    (data / w19_networks.FOLDER / "labels.csv").write_text("1\n2\n3\n")
-    with pytest.raises(ValueError, match=r"--data: expected one label for each of the 40"):
-        w19_networks.read_network(data, "a", None)
 
 
 def test_conventions():
@@ -67,8 +44,7 @@ def test_conventions():
 @pytest.mark.slow
 def test_the_published_estimates(data_dir):
     """All 70, within 1e-12, in the table that is committed and computed again for one network."""
-    with (COMMITTED / "errors.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = committed(w19_networks.NAME, "errors")
     run = command_line.Run("paper", data_dir, data_dir)
     published = {row["model"]: row for row in run.published(w19_networks.FOLDER, "errors.csv")}
     assert len(rows) == 5 * len(published) == 70

@@ -1,6 +1,3 @@
-import csv
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +9,7 @@ from paper_repro.julia_random import MersenneTwister, seeded
 from paper_repro.w19 import authors_data, procedures
 from paper_repro.w19 import rejections as w19_rejections
 from paper_repro.w19 import rejections_simulation as simulation
-
-COMMITTED = Path(w19_rejections.__file__).parents[1] / "results" / simulation.NAME
+from tests.paper_repro import authors_rows, committed
 
 
 @pytest.fixture(autouse=True)
@@ -124,14 +120,6 @@ def test_prepared_predictions():
     )
 
 
-@pytest.mark.slow
-def test_the_exact_test():
-    """Its p-values are in (0, 1], and repeat."""
-    results = [simulation.exact("M1", seeded(1234), 3)["exact (ours)"] for _ in range(2)]
-    np.testing.assert_array_equal(*results)
-    assert all(0 < p <= 1 for p in results[0])
-
-
 def test_errors_of_known_pvalues():
     pvalues, levels = np.array([0.05, 0.2, 0.9, 1.0]), np.array([0.04, 0.05, 0.5, 1.0])
     np.testing.assert_array_equal(
@@ -156,18 +144,14 @@ def test_the_comparison_with_the_published_curves(monkeypatch):
 
 def test_published_curves(data_dir):
     """The file beside the module is the authors' curves."""
-    if not (data_dir / "w19_published").is_dir():
-        pytest.skip("no folder w19_published")
     curves = w19_rejections.read_curves()
     assert len(curves) == 18
-    with (data_dir / "w19_published" / "figure_2.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            place = round(100 * float(row["level"]))
-            assert curves[row["model"], row["test"]][place] == float(row["test_error"])
+    for row in authors_rows(data_dir, "w19_published/figure_2.csv"):
+        place = round(100 * float(row["level"]))
+        assert curves[row["model"], row["test"]][place] == float(row["test_error"])
 
 
 def test_committed_curves_are_the_published_ones():
-    text = (COMMITTED / "published.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = committed(simulation.NAME, "published")
     assert len(rows) == 18
     assert all(row["equal"] == row["levels"] == "101" for row in rows)

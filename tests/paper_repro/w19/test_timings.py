@@ -1,11 +1,7 @@
-import csv
-from pathlib import Path
-
 import pytest
 
 from paper_repro.w19 import timings as w19_timings
-
-COMMITTED = Path(w19_timings.__file__).parents[1] / "results" / w19_timings.NAME
+from tests.paper_repro import authors_rows, committed
 
 
 def test_growth():
@@ -25,22 +21,18 @@ def test_published_times():
     for name in (*w19_timings.ECES, *w19_timings.SKCES):
         for m in settings.classes:
             assert [key[2] for key in published if key[:2] == (name, m)] == list(settings.sizes)
-    with (COMMITTED / "published.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            place = row["estimator"], int(row["m"]), int(row["n"])
-            assert published.pop(place) == float(row["published"])
+    for row in committed(w19_timings.NAME, "published"):
+        place = row["estimator"], int(row["m"]), int(row["n"])
+        assert published.pop(place) == float(row["published"])
     assert not published
 
 
 def test_published_file(data_dir):
     """The file beside the module is the authors' times."""
-    if not (data_dir / "w19_published").is_dir():
-        pytest.skip("no folder w19_published")
     names = ("ECE_uniform", "ECE_dynamic", "SKCEb_median", "SKCEuq_median", "SKCEul_median")
     ours = dict(zip(names, (*w19_timings.ECES, *w19_timings.SKCES), strict=True))
-    with (data_dir / "w19_published" / "timings.csv").open(encoding="utf-8") as file:
-        theirs = {
-            (ours[row["estimator"]], int(row["nclasses"]), int(row["nsamples"])): float(row["time"])
-            for row in csv.DictReader(file)
-        }
+    theirs = {
+        (ours[row["estimator"]], int(row["nclasses"]), int(row["nsamples"])): float(row["time"])
+        for row in authors_rows(data_dir, "w19_published/timings.csv")
+    }
     assert theirs == w19_timings.read_times()

@@ -1,7 +1,5 @@
 """Networks for Friedman 1: equal to the published numbers, and right by other means."""
 
-import csv
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,17 +9,15 @@ import scipy.special
 import scipy.stats
 
 from calibjax import estimators, hypothesis_tests
-from calibjax.hypothesis_tests.asymptotic import multinomial_counts
-from experiments.harness import command_line, source
-from experiments.harness.data_files import DataError
+from experiments.harness import command_line
 from paper_repro.julia_random import MersenneTwister
-from paper_repro.w21 import friedman, friedman_networks, friedman_published, ols
+from paper_repro.w21 import friedman, friedman_networks, friedman_published
 from paper_repro.w21 import friedman_statistics as fs
 from paper_repro.w21 import friedman_tables as tables
 from paper_repro.w21.draws import resamples
 from paper_repro.w21.friedman_published import Curves
+from tests.paper_repro import committed
 
-RESULTS = source.ROOT / "paper_repro/results/w21_friedman"
 SIZES = (6, 5)  # of two data sets
 
 
@@ -45,18 +41,6 @@ def test_the_first_network_is_that_of_the_authors():
         assert 0.01 < statistics["p-value"][-1] < 0.99
 
 
-def test_initial_values():
-    """Glorot uniform weights of all ten networks, zero offsets, exponential deviations."""
-    drawn = [friedman_networks.draw_initial_values(x) for x in friedman_networks.network_seeds()]
-    assert len({sigma for _, sigma in drawn}) == 10
-    for i, (fan_in, fan_out) in enumerate(((10, 200), (200, 50), (50, 1))):
-        bound = np.sqrt(6 / (fan_in + fan_out))
-        weights = np.stack([layers[i][0] for layers, _ in drawn])
-        assert weights.shape == (10, fan_in, fan_out)
-        assert scipy.stats.kstest(weights.ravel(), "uniform", (-bound, 2 * bound)).pvalue > 1e-3
-        assert not np.any([layers[i][1] for layers, _ in drawn])
-
-
 def test_resamples_by_plain_integers():
     """⌊u n / 2⁶⁴⌋ of the integers from the end of the cache, without the first identifier."""
     generator = MersenneTwister(9)
@@ -66,20 +50,6 @@ def test_resamples_by_plain_integers():
     first, third = (x.copy() for x in resamples(9, 7, 10, [0, 2]))
     np.testing.assert_array_equal(first, expected[:10])
     np.testing.assert_array_equal(third, expected[20:])
-
-
-def test_bootstrap_pvalues_are_those_of_the_library():
-    """The same resamples in `asymptotic_skce_test`, which counts the data as one more."""
-    keys = jax.random.split(jax.random.key(1), 3)
-    means, y = jax.random.normal(keys[0], (7,)), jax.random.normal(keys[1], (7,))
-    predictions = fs.network_predictions(means, jnp.array(0.7))
-    sample = fs.kernel_of(predictions), predictions, y
-    test = hypothesis_tests.asymptotic_skce_test(keys[2], *sample, num_draws=99)
-    _, ((matrix,),) = one_batch(predictions, (y,))
-    counts = np.asarray(multinomial_counts(jax.random.split(keys[2], 99), 7).T, float)
-    share = ols.bootstrap_pvalue(matrix, counts)
-    assert float(test.pvalue) == pytest.approx((1 + 99 * share) / 100)
-    assert 0 < share < 1
 
 
 def one_batch(predictions, targets):
@@ -165,25 +135,6 @@ def test_statistics_of_an_ensemble():
         np.testing.assert_allclose(scores[i]["NLL"], [expected], rtol=1e-9)
 
 
-def test_identical_components():
-    """Of two of them the authors' software has three of four equal terms, in both orders."""
-    p, q = (fs.ensemble_predictions(jnp.full((2, 1), m), jnp.ones(2)) for m in (0.0, 0.5))
-    x, y = ((jax.tree.map(lambda leaf: leaf[0], part), jnp.array(1.0)) for part in (p, q))
-    right, *wrong = jax.jit(lambda: fs.brackets(fs.kernel_of(p).target, x, y))()
-    np.testing.assert_allclose(wrong, 0.75 * right, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_similarities_are_the_kernel_of_the_library():
-    means, sigmas, _ = draws(4)
-    predictions = fs.ensemble_predictions(jnp.array(means), jnp.array(sigmas))
-    pairs = fs.pairs_within(SIZES)
-    batches = jax.tree.map(lambda leaf: leaf[None], predictions)
-    x, y = (jax.tree.map(lambda leaf, i=i: leaf[i], predictions) for i in pairs)
-    expected = jax.vmap(fs.kernel_of(predictions).prediction)(x, y)
-    np.testing.assert_allclose(fs.similarities(batches, pairs)[0], expected, rtol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["network", "ensemble"])
 def test_exact_pvalues(kind):
@@ -258,20 +209,9 @@ def test_committed_numbers_are_those_of_the_authors(data_dir, tmp_path):
     )
 
 
-def test_incomplete_data_is_refused(tmp_path):
-    folder = tmp_path / friedman_published.FOLDER
-    folder.mkdir()
-    path = folder / "statistics_ensembles_dataset=train.csv"
-    path.write_text("iteration,statistic,estimate\n0,NLL,1.5\n")
-    run = command_line.Run(preset="paper", output=tmp_path, data=tmp_path)
-    with pytest.raises(DataError, match="expected 5001 rows of NLL in .*=train.csv, got 1"):
-        friedman_published.read_curves(run)
-
-
 def test_the_committed_results_equal_the_published_ones():
     """Up to iteration 2000 all networks, and the ensemble with the authors' error."""
-    with (RESULTS / "agreement.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = committed("w21_friedman", "agreement")
     assert len(rows) == 2 * 6 * 2
     for row in rows:
         assert float(row["0 to 1000"]) < 1e-8

@@ -1,5 +1,3 @@
-import csv
-
 import jax
 import numpy as np
 import pytest
@@ -8,8 +6,8 @@ import scipy.stats
 from calibjax.hypothesis_tests import asymptotic_skce_test
 from experiments.harness import source
 from paper_repro.w21 import ols
-
-COMMITTED = source.ROOT / "paper_repro/results/w21_ols"
+from tests.paper_repro import committed
+from tests.paper_repro.w21.test_friedman import mixture_matrices
 
 
 @pytest.fixture(scope="module")
@@ -18,25 +16,10 @@ def experiment():
         return ols.draw_experiment()
 
 
-def _calibration_kernel(mean, scale, y):
-    """h of all pairs for N(m_i, s²), by the expectations of exp(−(y − y')² / 2)."""
-
-    def expected(differences, variance):
-        return np.exp(-(differences**2) / (2 * (1 + variance))) / np.sqrt(1 + variance)
-
-    terms = [
-        expected(y[:, None] - y, 0),
-        -expected(mean[:, None] - y, scale**2),
-        -expected(y[:, None] - mean, scale**2),
-        expected(mean[:, None] - mean, 2 * scale**2),
-    ]
-    return np.exp(-np.abs(mean[:, None] - mean)) * sum(terms)
-
-
 def test_the_papers_data_set_is_rejected(experiment):
     """Against numpy, the bootstrap statistic by its definition, and the test of the library."""
     p, y = experiment.predictions, np.asarray(experiment.targets)
-    h = _calibration_kernel(np.asarray(p.loc), float(p.scale[0]), y)
+    h, _ = mixture_matrices(np.asarray(p.loc)[None], np.asarray(p.scale)[:1], y)
     with jax.enable_x64(True):
         rows = ols.rows(experiment)
         test = asymptotic_skce_test(
@@ -77,6 +60,6 @@ def test_heat_maps_show_the_conditional_distributions(experiment):
 
 
 def test_the_documentation_says_the_pvalue_of_the_table():
-    rows = list(csv.reader((COMMITTED / "pvalues.csv").read_text().splitlines()))[1:]
+    pvalue = committed("w21_ols", "pvalues")[0]["ours"]
     text = (source.ROOT / "docs/reproductions/w21.md").read_text()
-    assert f"p = {float(rows[0][2]):.4f}" in " ".join(text.split())
+    assert f"p = {float(pvalue):.4f}" in " ".join(text.split())

@@ -1,42 +1,14 @@
 import csv
 
 import jax
-import numpy as np
 import pytest
 
 from experiments.harness import source
-from paper_repro.julia_random import MersenneTwister
-from paper_repro.w21 import draws
 from paper_repro.w21 import synthetic_simulation as simulation
 from paper_repro.w21 import synthetic_tables as tables
+from tests.paper_repro import committed
 
-COMMITTED = source.ROOT / "paper_repro/results/w21_synthetic"
-
-
-def test_integers_and_resamples():
-    """Against those of `MersenneTwister`, and the definition of an index by exact integers."""
-    stream = draws.started(100)
-    draws.draw_identifier(stream)
-    generator = MersenneTwister(100)
-    integers = generator.rand_uint64(1002)
-    assert stream.integers.tolist() == integers
-    counts = np.empty((3, 50), np.uint8)
-    draws.draw_resamples(stream, counts)
-    expected = np.zeros((3, 50))
-    for i in range(150):
-        expected[i // 50, integers[999 - i] * 50 >> 64] += 1
-    np.testing.assert_array_equal(counts, expected)
-    assert generator.rand() == draws.rand(stream.state)
-
-
-def test_a_pair_of_numbers_is_not_split():
-    """With one number left in the cache, the last two of the integers are from the next filling."""
-    stream = draws.started(100)
-    used = 1002 - 253  # of the other numbers of a filling, 253 come from the cache
-    for _ in range(used):
-        draws.rand(stream.state)
-    draws.draw_identifier(stream)
-    assert stream.state.counters[1] == 2
+RESULTS = source.ROOT / "paper_repro/results/w21_synthetic"
 
 
 def _cells(kind, model, num_samples, last):
@@ -75,12 +47,13 @@ def test_test_errors_equal_the_published_ones(model):
 
 def test_numbers_of_the_results_equal_the_published_ones():
     """The committed tables; the documentation says where they do not."""
-    errors = list(csv.reader((COMMITTED / "errors.csv").read_text().splitlines()))[1:]
+    _, *errors = csv.reader((RESULTS / "errors.csv").read_text().splitlines())  # with equal names
     assert len(errors) == 80
     assert max(abs(float(row[i])) for row in errors for i in (6, 9)) < 1e-9
-    rows = list(csv.reader((COMMITTED / "tests.csv").read_text().splitlines()))[1:]
-    pairs = [row for row in rows if row[4] and row[5]]
-    different = [row for row in pairs if float(row[4]) != float(row[5])]
+    kinds = "test error, published", "test error, ours"
+    rows = [[row[kind] for kind in kinds] for row in committed("w21_synthetic", "tests")]
+    pairs = [row for row in rows if all(row)]
+    different = [row for row in pairs if float(row[0]) != float(row[1])]
     text = (source.ROOT / "docs/reproductions/w21.md").read_text()
     assert f"equal in {len(pairs) - len(different)} of {len(pairs)} cells" in text
 
