@@ -12,7 +12,6 @@ from calibjax.hypothesis_tests import skce_confidence_interval as interval_of
 from calibjax.operators.plan import sample_pair
 from tests import oracles
 
-KEY = jax.random.key(0)
 NAMES = ("normal-None", "normal-3", "categorical-5-label")
 
 
@@ -78,39 +77,6 @@ def test_jackknife_in_linear_time(name, weighted, monkeypatch):
     interval = interval_of(kernel, *samples, weights=weights if weighted else None)
     np.testing.assert_allclose(interval.estimate, total / mass, rtol=1e-10)
     np.testing.assert_allclose(interval.standard_error, error, rtol=1e-10)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_equal_samples_have_no_standard_error(dtype):
-    predictions = distributions.Bernoulli(jnp.full(20, 0.05, dtype))
-    data = oracles.categorical_kernel(), predictions, jnp.zeros(20, int)
-    with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
-        interval_of(*data)
-    traced = jax.jit(interval_of)(*data)
-    assert jnp.isnan(traced.low)
-    assert jnp.isnan(traced.high)
-
-
-def _uncalibrated(key, n):
-    keys = jax.random.split(key)
-    predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
-    return predictions, 0.1 + 0.1 * jax.random.normal(keys[1], (n,))
-
-
-def test_coverage():
-    """W21's uncalibrated model; the truth is the mean of unbiased estimates."""
-    n, num_datasets, kernel = 128, 600, oracles.normal_kernel()
-
-    def evaluate(key):
-        interval = interval_of(kernel, *_uncalibrated(key, n))
-        return interval.low, interval.high, interval.estimate, interval.standard_error
-
-    keys = jax.random.split(KEY, num_datasets)
-    low, high, estimate, error = jax.lax.map(evaluate, keys, batch_size=50)
-    truth = estimate.mean()
-    rate = np.mean((low <= truth) & (truth <= high))
-    assert abs(rate - 0.95) < 3 * np.sqrt(0.05 * 0.95 / num_datasets) + 0.01
-    np.testing.assert_allclose(error.mean(), estimate.std(), rtol=0.1)
 
 
 def test_shown_in_a_line():

@@ -715,24 +715,45 @@ for n in (16, 64):
 
 
 # Intervals: how often they miss.
-def misses_of_weights(truth, key):
-    """Of shifted normals, with weights of effective size 100: 272 / e, as E w² / (E w)² = e."""
-    keys = jax.random.split(key, 3)
-    predictions = D.Normal(jax.random.normal(keys[0], (272,)), jnp.full(272, 0.5))
-    targets = D.sample_targets(keys[1], predictions) + 0.3
-    weights = jnp.exp(jax.random.normal(keys[2], (272,)))
-    found = H.skce_confidence_interval(SMOOTH, predictions, targets, weights=weights)
+def misses(truth, *data, **options):
+    found = H.skce_confidence_interval(*data, **options)
     return event((found.low > truth) | (truth > found.high))
 
 
+def of_wrong_classes(share, options, key):
+    """Predictions that are sure, of either class, and wrong: the largest |h|, and SKCE 2 share²."""
+    predicted = jax.random.bernoulli(key, (1 + share) / 2, (24,)).astype(int)
+    data = D.Categorical(jnp.eye(2)[predicted]), 1 - predicted
+    kernel = K.TensorProduct(K.Exponential(1e9), K.White())
+    return misses(2 * share**2, kernel, *data, method="distribution_free", **options)
+
+
+THEOREMS = {"biased": {}, "unbiased": {"estimator": "unbiased"}}
+THEOREMS["pairs"] = {"estimator": "block", "block_size": 2}
+for name, options in THEOREMS.items():
+    for share in (0.0, 0.3, 1.0):
+        run = functools.partial(of_wrong_classes, share, options)
+        ROWS[f"theorems, {name}, {share}"] = Row(run, (0, 0.05), 4000, 500)
+
+
+def shifted(key, n):
+    keys = jax.random.split(key)
+    predictions = D.Normal(jax.random.normal(keys[0], (n,)), jnp.full(n, 0.5))
+    return SMOOTH, predictions, D.sample_targets(keys[1], predictions) + 0.3
+
+
+def misses_of_shifted(truth, n, has_weights, key):
+    keys = jax.random.split(key)
+    weights = jnp.exp(jax.random.normal(keys[1], (n,))) if has_weights else None
+    return misses(truth, *shifted(keys[0], n), weights=weights)
+
+
 @pytest.mark.slow
-def test_intervals_of_weighted_samples():
-    """The truth is that of many samples."""
-    keys = jax.random.split(jax.random.key(1))
-    predictions = D.Normal(jax.random.normal(keys[0], (100_000,)), jnp.full(100_000, 0.5))
-    targets = D.sample_targets(keys[1], predictions) + 0.3
-    truth = estimators.skce_block(SMOOTH, predictions, targets, block_size=500)
-    check(Row(functools.partial(misses_of_weights, truth), (0.04, 0.06)))
+@pytest.mark.parametrize(("n", "has_weights"), [(128, False), (272, True)])
+def test_intervals_of_shifted_normals(n, has_weights):
+    """The truth is that of many samples; weighted, 272 (E w)² / E w² = 272 / e samples count."""
+    truth = estimators.skce_block(*shifted(jax.random.key(1), 100_000), block_size=500)
+    check(Row(functools.partial(misses_of_shifted, truth, n, has_weights), (0.04, 0.06)))
 
 
 def gain(key):
