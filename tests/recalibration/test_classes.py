@@ -151,14 +151,6 @@ def test_interval_of_a_temperature(weights):
     np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_coverage_of_the_interval():
-    """Targets whose variance is 1.5² times the predicted one, 200 data sets."""
-    predictions, targets = Normal(np.zeros(200), np.ones(200)), 1.5 * RNG.normal(size=(200, 200))
-    found = [temperature_interval(predictions, y) for y in targets]
-    assert 0.9 < np.mean([x.low <= 2.25 <= x.high for x in found]) < 0.99
-
-
 SEVERAL = EnsembleTemperatureScaling()
 
 
