@@ -380,9 +380,11 @@ for name, (odds, seen_by) in LOG_ODDS.items():
     ROWS[f"textbooks, {name}"] = Row(of(run, labels(400, odds)), [(0.65, 1)] * len(seen_by), 100)
 run = functools.partial(of_statistics, NUMBERS)
 ROWS["numbers"] = Row(of(run, normals(16)), [LEVEL] * 2, 2000)
-for name in ("shift", "back", "wide", "narrow"):
-    bounds = [(0.6, 1), (0.6, 1) if name in ("shift", "back") else ANY]
-    ROWS[f"numbers, {name}"] = Row(of(run, normals(64, CHANGES[name])), bounds, 200)
+# Powers with 99 redraws in 20 000 data sets of NumPy, with standard errors of at most 0.4 %.
+POWERS = {"shift": (0.551, 0.528), "wide": (0.927, 0.307), "narrow": (0.945, 0.232)}
+for name, powers in (POWERS | {"back": POWERS["shift"]}).items():
+    bounds = [(x - 0.004, x + 0.004) for x in powers]
+    ROWS[f"numbers, {name}"] = Row(of(run, normals(64, CHANGES[name])), bounds)
 
 
 # Betting: how often the wealth ever reaches 20.
