@@ -155,7 +155,6 @@ _IRIS = named(SPECIES, CLASSES, "prob_")
 _MISSING = np.where(ROWS % 9 == 4, "", SD.astype(str))
 _SEEN = ROWS % 9 != 4
 _COMPLETE = score("Normal", LOC[_SEEN], SD[_SEEN], Y[_SEEN])
-_CROSSING = np.where((ROWS % 9 == 4)[:, None], QUANTILES[:, [1, 0, 2, 3, 4]], QUANTILES)
 _SEPARATE = named(("toxic", "insult", "threat"), np.sqrt(CLASSES).round(3), "prob_")
 
 # What is certain.
@@ -291,23 +290,14 @@ FILES += [
     File("logits", "refused", table(
         {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]}),
         "softmax prob_CLASS"),
-    File("no header", "refused", table({**named("123", CLASSES), "4": LABELS}).partition("\n")[2],
-         "row.1 names"),
     File("labels in another file", "refused", table(
         {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "another.file --target"),
     File("semicolons, 2.750 is 2750", "refused", table(
         {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, ";"), "--sep"),
     File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
          "MARK thousands", name="money.tsv"),
-    File("odds with a margin, as probabilities", "refused", table(
-        {**named("HDA", (1.05 * CLASSES).round(4), "prob_"),
-         "label": np.array(["H", "D", "A"])[LABELS]}), "row 1\\.05 sum"),
-    File("quantiles that cross", "refused", table(
-        {**named(LEVELS, _CROSSING, "quantile_"), "target": Y}), "row cross"),
-    File("Latin-1", "refused", table({"Straße": TEAMS, **_NORMAL}).encode("latin-1"), "UTF-8"),
     File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
          "rate calibjax\\.evaluate"),
-    File("Parquet", "refused", b"PAR1", "\\.csv", name="data.parquet"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
     File("answers of a language model, whether they could be read", "refused", table(
         {**ANSWERS, "confidence": (EVENT * 100).round(), "parsed": HAPPENED == 1}),

@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests import (
     skce_margin_test,
 )
 from tests import oracles
+from tests.hypothesis_tests.test_intervals import cluster_means, jackknife
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -70,28 +71,13 @@ def test_difference_by_loops(unit, weights):
     assert_allclose(run(1e-200 * kernel, *two).statistic, z, rtol=1e-9)
 
 
-def mean_of_clusters(matrix, ids, weights):
-    """The mean over a ≠ b of weighted means of pairs from clusters a and b, with loops."""
-    clusters = [np.flatnonzero(ids == a) for a in np.unique(ids)]
-    means = [
-        np.average(matrix[np.ix_(a, b)], weights=np.outer(weights[a], weights[b]))
-        for a in clusters
-        for b in clusters
-        if a[0] != b[0]
-    ]
-    return np.mean(means)
-
-
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_clusters_by_the_jackknife(weights):
     """U and its jackknife with one cluster left out after the other, and Student's distribution."""
-    ids, used = np.arange(N) // 2 + 5, np.ones(N) if weights is None else weights
+    ids, number = np.arange(N) // 2 + 5, (N + 1) // 2
     g = matrix_of(BIASED) - matrix_of(GOOD)
-    estimate, number, without = mean_of_clusters(g, ids, used), len(np.unique(ids)), []
-    for cluster in np.unique(ids):
-        kept = np.flatnonzero(ids != cluster)
-        without.append(mean_of_clusters(g[np.ix_(kept, kept)], ids[kept], used[kept]))
-    z = estimate / np.sqrt((number - 1) * np.var(without))
+    estimate, error = jackknife(cluster_means(g, ids, weights))
+    z = estimate / error
     found = skce_difference(KERNEL, BIASED, GOOD, TARGETS, weights=weights, clusters=ids)
     assert_allclose(found.estimate, estimate, rtol=1e-9)
     assert_allclose(found.statistic, z, rtol=1e-9)

@@ -100,33 +100,6 @@ def test_lower_limits_are_positive_where_the_test_rejects(options):
         assert result.pvalue.dtype == dtype
 
 
-@pytest.mark.slow
-@pytest.mark.optimised
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("options", [{}, UNBIASED, IN_PAIRS])
-def test_intervals_cover(share, options):
-    """Predictions that are sure, of either class, and wrong: the largest |h|, and SKCE 2 share²."""
-    n, num_data_sets = 24, 4000
-    kernel = kernels.TensorProduct(kernels.Exponential(1e9), kernels.White())
-    rng = np.random.default_rng(0)
-    predicted = (rng.random((num_data_sets, n)) < (1 + share) / 2).astype(int)
-
-    @jax.jit
-    def limits(predicted):
-        predictions = distributions.Categorical(jnp.eye(2)[predicted])
-        interval = interval_of(kernel, predictions, 1 - predicted, **options)
-        return interval.low, interval.high
-
-    low, high = jax.lax.map(limits, jnp.asarray(predicted), batch_size=500)
-    missed = np.mean((low > 2 * share**2) | (high < 2 * share**2))
-    assert missed <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / num_data_sets)
-    if share == 0.3 and options.get("estimator") == "block":
-        # With half of the bound they would not: it is not larger than it has to be by much.
-        reach = (high - low) / 4
-        centre = (high + low) / 2
-        assert np.mean(np.abs(centre - 2 * share**2) > reach) > 0.05
-
-
 KERNELS = {
     "white": kernels.White(),
     "label": kernels.LabelKernel(jnp.asarray(oracles.label_matrix(3))),

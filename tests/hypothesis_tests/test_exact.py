@@ -241,15 +241,6 @@ def test_power_is_that_of_tests_one_by_one():
         power_curve(KEY, OF_LABELS, simulate, [9], num_draws=18)
 
 
-@pytest.mark.slow
-def test_power_grows_and_the_level_holds():
-    run = functools.partial(power_curve, KEY, OF_LABELS, num_draws=199)
-    _, power, error = run(simulate, [20, 80], num_data_sets=100)
-    assert power[1] - power[0] > 3 * error.max()
-    _, level, error = run(functools.partial(simulate, error=0.0), [20])
-    assert abs(level[0] - 0.05) < 4 * error[0]
-
-
 def test_power_is_missing_if_a_pvalue_is():
     def broken(key, n):
         predictions, targets = simulate(key, n)

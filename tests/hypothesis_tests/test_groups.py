@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests import (
 )
 from calibjax.kernels import Exponential, TensorProduct, White
 from tests import oracles
+from tests.hypothesis_tests.test_intervals import cluster_means, jackknife
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -133,9 +134,7 @@ CLUSTERS = np.concatenate([np.arange(10), RNG.integers(0, 10, 13)]) * 7  # with 
 def cluster_matrix():
     """Mean of h over the pairs of two clusters, by loops."""
     matrix = np.asarray(oracles.calibration_kernel_matrix(*DATA))
-    members = [np.flatnonzero(c == CLUSTERS) for c in np.unique(CLUSTERS)]
-    means = np.array([[matrix[np.ix_(a, b)].mean() for b in members] for a in members])
-    return means * (1 - np.eye(10))
+    return cluster_means(matrix, CLUSTERS) * (1 - np.eye(10))
 
 
 def test_clusters_against_all_signs():
@@ -154,10 +153,7 @@ def test_clusters_against_all_signs():
 
 
 def test_interval_is_the_jackknife_over_clusters():
-    matrix = cluster_matrix()
-    estimate = matrix.sum() / 90
-    left_out = [np.delete(np.delete(matrix, a, 0), a, 1).sum() / 72 for a in range(10)]
-    error = np.sqrt(9 / 10 * np.sum((left_out - np.mean(left_out)) ** 2))
+    estimate, error = jackknife(cluster_matrix())
     found = skce_confidence_interval(*DATA, clusters=CLUSTERS)
     assert_allclose([found.estimate, found.standard_error], [estimate, error], rtol=1e-9)
     limits = scipy.stats.t.interval(0.95, 9, estimate, error)

@@ -380,9 +380,11 @@ for name, (odds, seen_by) in LOG_ODDS.items():
     ROWS[f"textbooks, {name}"] = Row(of(run, labels(400, odds)), [(0.65, 1)] * len(seen_by), 100)
 run = functools.partial(of_statistics, NUMBERS)
 ROWS["numbers"] = Row(of(run, normals(16)), [LEVEL] * 2, 2000)
-for name in ("shift", "back", "wide", "narrow"):
-    bounds = [(0.6, 1), (0.6, 1) if name in ("shift", "back") else ANY]
-    ROWS[f"numbers, {name}"] = Row(of(run, normals(64, CHANGES[name])), bounds, 200)
+# Powers with 99 redraws in 20 000 data sets of NumPy, with standard errors of at most 0.4 %.
+POWERS = {"shift": (0.551, 0.528), "wide": (0.927, 0.307), "narrow": (0.945, 0.232)}
+for name, powers in (POWERS | {"back": POWERS["shift"]}).items():
+    bounds = [(x - 0.004, x + 0.004) for x in powers]
+    ROWS[f"numbers, {name}"] = Row(of(run, normals(64, CHANGES[name])), bounds)
 
 
 # Betting: how often the wealth ever reaches 20.
@@ -491,7 +493,7 @@ def shifted_region(size, key):
 
 
 ROWS["local"] = Row(functools.partial(overconfident_region, 0.0), [LEVEL, ANY, ANY], 4000, 20)
-found = [(0.914, 1), (0.914, 0.96), (0, 0.05)]
+found = [(0.914, 1), (0.914, 0.96), ANY]  # weights reach from the region to others: no level there
 ROWS["local, region"] = Row(functools.partial(overconfident_region, 0.5), found, 300, 20)
 for size in (0.0, -2.0, 2.0):
     bounds = [(0.99, 1), (0.99, 1), (0, 0.03)] if size else [LEVEL, ANY, ANY]
@@ -567,7 +569,10 @@ for name in ("rain", "demand", "near 30", "rounded"):
         ROWS[f"{name}, {n}, {places}"] = Row(of(of_quantiles, data), (0.02, 0.05))
     for factor in (0.7, 1.3):
         data = with_ties(name, 800, [0, 1, 2, 3, 4], factor)
-        ROWS[f"{name}, {factor}"] = Row(of(of_quantiles, data), (0.97, 1), 100)
+        # Too wide for rain: 97.1 % are below the 95 % quantiles, which a normal test at the level
+        # 5 % / 13, of as many statistics, finds in 44 %.
+        least = 0.44 if (name, factor) == ("rain", 1.3) else 0.97
+        ROWS[f"{name}, {factor}"] = Row(of(of_quantiles, data), (least, 1), 100)
 
 
 # The composite test: predictions that a recalibration makes right, and others that it cannot.
@@ -715,24 +720,45 @@ for n in (16, 64):
 
 
 # Intervals: how often they miss.
-def misses_of_weights(truth, key):
-    """Of shifted normals, with weights of effective size 100: 272 / e, as E w² / (E w)² = e."""
-    keys = jax.random.split(key, 3)
-    predictions = D.Normal(jax.random.normal(keys[0], (272,)), jnp.full(272, 0.5))
-    targets = D.sample_targets(keys[1], predictions) + 0.3
-    weights = jnp.exp(jax.random.normal(keys[2], (272,)))
-    found = H.skce_confidence_interval(SMOOTH, predictions, targets, weights=weights)
+def misses(truth, *data, **options):
+    found = H.skce_confidence_interval(*data, **options)
     return event((found.low > truth) | (truth > found.high))
 
 
+def of_wrong_classes(share, options, key):
+    """Predictions that are sure, of either class, and wrong: the largest |h|, and SKCE 2 share²."""
+    predicted = jax.random.bernoulli(key, (1 + share) / 2, (24,)).astype(int)
+    data = D.Categorical(jnp.eye(2)[predicted]), 1 - predicted
+    kernel = K.TensorProduct(K.Exponential(1e9), K.White())
+    return misses(2 * share**2, kernel, *data, method="distribution_free", **options)
+
+
+THEOREMS = {"biased": {}, "unbiased": {"estimator": "unbiased"}}
+THEOREMS["pairs"] = {"estimator": "block", "block_size": 2}
+for name, options in THEOREMS.items():
+    for share in (0.0, 0.3, 1.0):
+        run = functools.partial(of_wrong_classes, share, options)
+        ROWS[f"theorems, {name}, {share}"] = Row(run, (0, 0.05), 4000, 500)
+
+
+def shifted(key, n):
+    keys = jax.random.split(key)
+    predictions = D.Normal(jax.random.normal(keys[0], (n,)), jnp.full(n, 0.5))
+    return SMOOTH, predictions, D.sample_targets(keys[1], predictions) + 0.3
+
+
+def misses_of_shifted(truth, n, has_weights, key):
+    keys = jax.random.split(key)
+    weights = jnp.exp(jax.random.normal(keys[1], (n,))) if has_weights else None
+    return misses(truth, *shifted(keys[0], n), weights=weights)
+
+
 @pytest.mark.slow
-def test_intervals_of_weighted_samples():
-    """The truth is that of many samples."""
-    keys = jax.random.split(jax.random.key(1))
-    predictions = D.Normal(jax.random.normal(keys[0], (100_000,)), jnp.full(100_000, 0.5))
-    targets = D.sample_targets(keys[1], predictions) + 0.3
-    truth = estimators.skce_block(SMOOTH, predictions, targets, block_size=500)
-    check(Row(functools.partial(misses_of_weights, truth), (0.04, 0.06)))
+@pytest.mark.parametrize(("n", "has_weights"), [(128, False), (272, True)])
+def test_intervals_of_shifted_normals(n, has_weights):
+    """The truth is that of many samples; weighted, 272 (E w)² / E w² = 272 / e samples count."""
+    truth = estimators.skce_block(*shifted(jax.random.key(1), 100_000), block_size=500)
+    check(Row(functools.partial(misses_of_shifted, truth, n, has_weights), (0.04, 0.06)))
 
 
 def gain(key):

@@ -40,18 +40,6 @@ def test_singular_covariances_are_refused():
         assert jnp.isnan(traced.pvalue)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("n", [6, 7, 13])  # where means of equal numbers are rounded
-def test_columns_that_are_constant_up_to_rounding_are_refused(n, dtype):
-    """Calibrated data: equal predictions of a rare event that did not happen."""
-    samples = distributions.Bernoulli(jnp.full(n, 0.1, dtype)), jnp.zeros(n, int)
-    at = distributions.Bernoulli(jnp.array([0.3], dtype)), jnp.array([1])
-    arguments = oracles.categorical_kernel(), *samples, *at
-    with pytest.raises(ValueError, match="at_predictions, at_targets: expected locations"):
-        cme_test(*arguments)
-    assert jnp.isnan(jax.jit(cme_test)(*arguments).pvalue)
-
-
 def test_power():
     predictions, targets, _ = oracles.normal_data(200, calibrated=False)
     at = (

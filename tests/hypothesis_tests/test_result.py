@@ -34,16 +34,6 @@ def _bernoulli_test(key, num_draws=1000, successes=13, **options):
     return hypothesis_tests.exact_test(key, statistic, *data, num_draws=num_draws, **options)
 
 
-@pytest.mark.slow
-def test_standard_error_is_the_spread_over_keys():
-    def one(key):
-        test = _bernoulli_test(key, 200)
-        return test.pvalue, test.pvalue_standard_error
-
-    pvalues, errors = jax.jit(jax.vmap(one))(jax.random.split(KEY, 400))
-    np.testing.assert_allclose(errors.mean(), pvalues.std(), rtol=4 / np.sqrt(2 * 400))
-
-
 @pytest.mark.parametrize("successes", [0, 13, 30])
 def test_standard_error_is_never_zero(successes):
     test = _bernoulli_test(KEY, 100, successes)

@@ -108,23 +108,6 @@ def test_the_checks_of_scikit_learn(model):
     assert [x for x in status if status[x] == "skipped"] in ([], ["check_array_api_input"])
 
 
-CLASS_METHODS = [recalibration.PlattScaling(), recalibration.MatrixScaling(0.01)]
-CLASS_METHODS += [recalibration.VennAbers()]
-
-
-@pytest.mark.parametrize("method", CLASS_METHODS, ids=lambda method: type(method).__name__)
-def test_any_recalibration_of_classes(method):
-    classifier = GaussianNB().fit(X[:100], WORDS[:100])
-    model = RecalibratedClassifier(FrozenEstimator(classifier), method).fit(X[100:], WORDS[100:])
-    probs = model.predict_proba(X[100:])
-    labels = np.searchsorted(model.classes_, WORDS[100:])
-    before, after = (
-        np.mean((p - np.eye(3)[labels]) ** 2) for p in (classifier.predict_proba(X[100:]), probs)
-    )
-    np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-9)
-    assert after < before
-
-
 Y = X[:, 0] + 0.5 * random.normal(size=200)
 
 
