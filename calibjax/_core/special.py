@@ -284,7 +284,8 @@ def implicit_quantile(solve: Callable[[Any, jax.Array], jax.Array]) -> Callable[
         step = (tangents[1] - change) / jnp.where(has_density, density, 1)
         return y, jnp.where(has_density, step, 0).astype(y.dtype)
 
-    return quantile
+    # JAX takes no arrays of NumPy that are mapped by `vmap` inside of `jit`; copies are its own.
+    return lambda p, level: quantile(*jax.tree.map(jnp.copy, (p, level)))
 
 
 def smallest_integer(

@@ -321,6 +321,8 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     if not meanings:
         names = [x for x in table.columns if x not in inputs]
         meanings = {"": _certain(table, names, table.values(target))}
+    for meaning in meanings.values():
+        _refuse_one_hot(table, target, meaning)
     inputs += [x for meaning in meanings.values() for x in meaning.columns.values()]
     name, count = Counter(inputs).most_common(1)[0]
     if count > 1:
@@ -344,6 +346,21 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
         name: _data(table, target, meaning, other, options, facts)
         for name, meaning in meanings.items()
     }
+
+
+def _refuse_one_hot(table: Table, target: str, meaning: Meaning) -> None:
+    """Refuses targets beside which there is a column for each other class, too."""
+    own = re.split(r"[_.]", target)[-1]
+    prefix = target.removesuffix(own)
+    outcomes = [f"{prefix}{x}" for x in meaning.columns]
+    if (
+        prefix
+        and own in meaning.columns
+        and all(x in table.columns for x in outcomes)
+        and len(outcomes) > 1
+    ):
+        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
+        refuse(table.path, "a column of labels", got)
 
 
 def _chosen(table: Table, option: str, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -373,10 +390,10 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
 
 def _one(table: Table, name: str, option: str) -> str:
     """The column that a name or a pattern stands for; refuses several."""
-    columns = _matching(table, [name], option)
-    if len(columns) > 1:
-        refuse(option, f"one column, which {name} stands for", listed(columns))
-    return columns[0]
+    column, *others = _matching(table, [name], option)
+    if others:
+        refuse(option, f"one column, which {name} stands for", listed([column, *others]))
+    return column
 
 
 def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
@@ -421,6 +438,8 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
     elif option == "mean":
         meaning = Meaning("normal", {"loc": one("mean"), "scale": one("sd")})
     elif option == "lower":
+        if not 0 < options.level < 1:
+            refuse("--level", "a probability between 0 and 1, such as 0.9", f"{options.level:g}")
         levels = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
         meaning = Meaning("quantiles", {levels[0]: one("lower"), levels[1]: one("upper")})
     else:

@@ -57,7 +57,8 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     squared = _smallest_square(*map(_root, (s, t)))
     rounding = _ROUNDING * s.shape[0] * jnp.finfo(squared.dtype).eps
     is_equal = squared <= jnp.square(rounding) * lax.stop_gradient(jnp.trace(s))
-    return jnp.where(is_equal, 0, squared)
+    # Zero, with the derivatives of the square.
+    return jnp.where(is_equal, squared - lax.stop_gradient(squared), squared)
 
 
 @jax.custom_jvp

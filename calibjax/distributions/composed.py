@@ -98,7 +98,7 @@ class Mixture(Distribution):
         Derivatives are implicit, from cdf(y) = level; discrete components have none. Cost: 64
         (float32: 32) evaluations of the cdf.
         """
-        level = jnp.asarray(level, floating_dtype(self))
+        level = _as_levels(self, level)
         is_smooth = hasattr(self.components, "log_prob") and jnp.issubdtype(
             jax.eval_shape(_quantile, self, level.ravel()[0]).dtype, jnp.floating
         )
@@ -149,6 +149,12 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
 
 
 _smooth_quantile = implicit_quantile(_quantile)
+
+
+def _as_levels(p: Distribution, level: ArrayLike) -> jax.Array:
+    """Levels in their own precision, which may be higher than that of the parameters."""
+    is_floating = jnp.issubdtype(jnp.result_type(level), jnp.floating)
+    return jnp.asarray(level, None if is_floating else floating_dtype(p))
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
@@ -219,7 +225,7 @@ class Recalibrated(Distribution):
 
     def icdf(self, level: ArrayLike) -> jax.Array:
         """Value y with cdf(y) = level; derivatives are implicit."""
-        return _quantile_behind_map(self, jnp.asarray(level, floating_dtype(self)))
+        return _quantile_behind_map(self, _as_levels(self, level))
 
     def _solve(self, level: jax.Array) -> jax.Array:
         inner = self.map.icdf(level)

@@ -259,6 +259,7 @@ def _forms(
     """Σ_ij w_ic f(x_i, x_j) w_jc, [c], without i = j or with them, which need no other program."""
     one = jax.tree.map(lambda leaf: leaf[0], xs)
     dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
+    dtype = dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float)
     size = size_of(xs, tile_size)
     rows = split(xs, size), split_weights(weights.astype(dtype), size)
     length = rows[1].shape[1]
