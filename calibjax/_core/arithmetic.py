@@ -9,8 +9,7 @@ more of them are loops over that many at a time.
 Matrices of up to `SMALL` dimensions are lists of their entries, as vectors that they are multiplied
 with, and factorisations are written out. Batched linear algebra calls a library once per matrix,
 which takes ten and more times as long. Beyond, vectors and matrices are arrays, and factorisations
-loop over the columns, as do those of single samples, which would only take time to compile if they
-were written out.
+loop over the columns.
 
 That library is not called at all: in jaxlib 0.10 a batched LAPACK kernel waits, within a thread of
 the pool, for other threads of it, so that two kernels at a time wait forever on two cores.
@@ -364,14 +363,6 @@ def _backward(lower: jax.Array, x: jax.Array) -> jax.Array:
     """(I + L)⁻ᵀ x for a strictly lower triangular L and a vector [d]."""
     last = x.shape[0] - 1
     return lax.fori_loop(0, last, lambda i, x: x - lower[last - i] * x[last - i], x)
-
-
-def factor_sample(a: jax.Array) -> Factor:
-    """Factors I + A for an array A [d, d] that belongs to one sample."""
-    lower, excess = _factor_array(a)
-    if a.shape[0] > SMALL:
-        return Factor(lower, excess)
-    return Factor([list(vector(row))[:i] for i, row in enumerate(lower)], vector(excess))
 
 
 def _factor_array(a: jax.Array) -> tuple[jax.Array, jax.Array]:
