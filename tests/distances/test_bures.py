@@ -67,7 +67,16 @@ def test_equal_covariances(d, dtype):
     s = oracles.covariances(30, d, seed=5).astype(dtype)
     value, slopes = gradient(s, s)
     np.testing.assert_array_equal(value, 0)
-    np.testing.assert_array_equal(slopes, 0)
+    np.testing.assert_allclose(slopes, 0, atol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_second_derivatives_where_covariances_are_equal(d):
+    """The square is smooth there; gradients on both sides of it, by differences."""
+    s, change = oracles.covariances(2, d, seed=5), oracles.covariances(2, d, seed=6)[0]
+    slope = jax.jit(jax.grad(lambda t: squared_bures(s[0] + t * change, s[0])))
+    expected = (slope(1e-4) - slope(-1e-4)) / 2e-4
+    np.testing.assert_allclose(jax.grad(slope)(0.0), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("d", SIZES)
