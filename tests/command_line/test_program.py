@@ -32,12 +32,14 @@ def file(tmp_path):
 
 
 PAGE = pathlib.Path(__file__).with_name("page.html")
+STYLE = pathlib.Path(calibjax.__file__).parent / "command_line" / "style.css"
 
 
 def report_of(file, report, *options):
     """The page of a file, without what differs between machines and days."""
     assert main([str(file), "--report", str(report), *options]) == 0
     text = report.read_text("utf-8").replace(str(file.parent), "FOLDER")
+    text = text.replace(STYLE.read_text("utf-8").strip(), "STYLE")
     text = text.replace(f"calibjax {calibjax.__version__}", "calibjax VERSION")
     text = re.sub(r"on \d{4}-\d\d-\d\d\.", "on DATE.", text)
     return re.sub(r"(data:image/svg\+xml;base64,)[^\"]+", r"\1DRAWING", text)
