@@ -1,23 +1,22 @@
-"""Arithmetic that is the same on every device and fast in tiles of pairs.
+"""Arithmetic with the same results on every device, fast in tiles of pairs.
 
 Pair functions are written for one pair and batched to tiles [rows, columns]. A sum over d
-components then reduces the last axis of an array [rows, columns, d], which compilers do in short
-scalar loops. Written out over the components it becomes vector arithmetic over the pairs, five to
-twenty times faster. Beyond `UNROLLED` components the compilation would take too long; sums over
-more of them are loops over that many at a time.
+components then reduces the last axis of an array [rows, columns, d]. Compilers turn this into short
+scalar loops. Unrolled over the components it is vector arithmetic over the pairs, five to twenty
+times faster. Unrolling more than `UNROLLED` components would compile for too long, so longer sums
+are loops over blocks of this size.
 
-Matrices of up to `SMALL` dimensions are lists of their entries, as vectors that they are multiplied
-with, and factorisations are written out. Batched linear algebra calls a library once per matrix,
-which takes ten and more times as long. Beyond, vectors and matrices are arrays, and factorisations
-loop over the columns.
+Matrices of up to `SMALL` dimensions, and the vectors that they multiply, are lists of entries, and
+their factorisations are unrolled. Batched linear algebra calls a library once per matrix, which
+takes at least ten times as long. Larger vectors and matrices are arrays, and factorisations loop
+over the columns.
 
-That library is not called at all: in jaxlib 0.10 a batched LAPACK kernel waits, within a thread of
-the pool, for other threads of it, so that two kernels at a time wait forever on two cores.
+LAPACK is never called. In jaxlib 0.10 a batched LAPACK kernel occupies a thread of the pool while
+it waits for other threads, so two such kernels deadlock on two cores.
 
-Sums of products of arrays are written as `matmul`. As products under `jnp.sum` with something
-elementwise after it, jaxlib 0.10.2 computes them wrongly on CPUs, in float32, if one factor belongs
-to one sample and the result has more than 32 768 entries: its YNN fusion makes a matrix product of
-them and reads the first factor at places where it has no entries.
+Sums of products of arrays are written as `matmul`. On CPUs in float32, jaxlib 0.10.2 miscomputes
+`jnp.sum` of a product if elementwise operations follow, one factor belongs to a single sample, and
+the result has more than 32 768 entries: its YNN fusion reads the first factor out of bounds.
 """
 
 import functools
@@ -32,10 +31,10 @@ from jax import export, lax
 from jax.typing import ArrayLike, DTypeLike
 
 UNROLLED = 32
-SMALL = 10  # dimensions of matrices that are written out
+SMALL = 10  # dimensions up to which matrices are unrolled
 _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
-# Accelerators multiply float32 matrices with three digits unless they are told otherwise.
+# By default accelerators multiply float32 matrices with a precision of three digits.
 _EXACTLY = {"precision": lax.Precision.HIGHEST}
 matmul = functools.partial(jnp.matmul, **_EXACTLY)
 tensordot = functools.partial(jnp.tensordot, **_EXACTLY)
@@ -63,7 +62,7 @@ reciprocal.defjvps(lambda dx, inverse, x: -inverse * (inverse * dx))
 
 @jax.custom_jvp
 def ratio(x: jax.Array, unit: jax.Array) -> jax.Array:
-    """Ratio x / unit whose derivatives do not take powers of the unit, which overflow."""
+    """Ratio x / unit whose derivatives avoid powers of the unit, which could overflow."""
     return jnp.divide(x, unit)
 
 
@@ -75,7 +74,7 @@ ratio.defjvps(
 
 @jax.custom_jvp
 def logarithm(x: jax.Array) -> jax.Array:
-    """Logarithm whose derivatives do not take powers of x, which overflow, either."""
+    """Logarithm whose derivatives avoid powers of x, which could overflow."""
     return jnp.log(x)
 
 
@@ -83,10 +82,10 @@ logarithm.defjvps(lambda dx, value, x: reciprocal(x) * dx)
 
 
 def unit_and_rate(largest: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A unit u and 1 / u in which differences of numbers up to the largest have finite squares.
+    """Unit u and rate 1 / u such that squares of differences, in this unit, stay finite.
 
-    It is one unless the numbers are so large or small that squares would overflow or underflow,
-    and has no derivatives. For two points take the larger unit and the smaller rate.
+    The unit is one unless the numbers are so large or small that squares would overflow or
+    underflow. It has no derivatives. For two points take the larger unit and the smaller rate.
     """
     largest = lax.stop_gradient(largest)
     limits = jnp.finfo(largest.dtype)
@@ -97,7 +96,7 @@ def unit_and_rate(largest: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @jax.custom_jvp
 def absolute(x: jax.Array) -> jax.Array:
-    """Absolute value whose derivative at zero is zero, where JAX's is one."""
+    """Absolute value with derivative zero at zero; JAX's derivative is one there."""
     return jnp.abs(x)
 
 
@@ -105,14 +104,14 @@ absolute.defjvps(lambda dx, value, x: jnp.sign(x) * dx)
 
 
 def one_hot(labels: jax.Array, num_classes: int, dtype: DTypeLike) -> jax.Array:
-    """One-hot encoded labels, [..., m]; NaN for labels out of range, which JAX makes zeros."""
+    """One-hot labels, [..., m]; NaN for labels out of range, for which JAX returns zeros."""
     is_label = (labels >= 0) & (labels < num_classes)
     encoded = jax.nn.one_hot(labels, num_classes, dtype=dtype)
     return jnp.where(is_label[..., None], encoded, jnp.nan)
 
 
 def difference(x: ArrayLike, y: ArrayLike) -> jax.Array:
-    """Difference x − y as a floating-point number, also of integers where it would overflow."""
+    """Difference x − y as a floating-point number, also for integers whose difference overflows."""
     dtype = jnp.result_type(x, y)
     if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
         return jnp.subtract(x, y)
@@ -125,27 +124,27 @@ def difference(x: ArrayLike, y: ArrayLike) -> jax.Array:
 
 
 def on_cpu() -> bool:
-    """Whether JAX computes on a CPU unless told otherwise: loops are fast there, large steps slow.
+    """Whether JAX's default device is a CPU, where small loop steps are faster than large ones.
 
-    Both ways have the same values, on all platforms.
+    Both kinds of loops give the same values on every platform.
     """
     return jax.default_backend() == "cpu"
 
 
 def floating_dtype(tree: object) -> jnp.dtype:
-    """Common dtype of the floating-point leaves, JAX's own where there are none."""
+    """Common dtype of the floating-point leaves; JAX's default if there are none."""
     dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))
     floating = [d for d in dtypes if jnp.issubdtype(d, jnp.floating)] or [float]
     return jnp.result_type(*floating)
 
 
 def largest_score(dtype: DTypeLike) -> float:
-    """The normal score of a level that differs from one by the last digit."""
+    """Normal score of the largest level below one."""
     return 8.2 if dtype == jnp.float64 else 5.2
 
 
 def components(x: ArrayLike) -> list[jax.Array]:
-    """The components of a vector one by one if they are few, otherwise the array as it is."""
+    """List of the components of a short vector; a long one is returned as an array."""
     x = jnp.asarray(x)
     if 1 <= x.size <= UNROLLED and x.ndim == 1:
         return [part.reshape(()) for part in jnp.split(x, x.size)]
@@ -168,7 +167,7 @@ def sum_over_components(function: Callable[..., jax.Array], *points: ArrayLike) 
 def fold_components(
     combine: Callable, identity: float, function: Callable, *points: ArrayLike
 ) -> jax.Array:
-    """`sum_over_components` with another associative function than the sum, and its identity."""
+    """Like `sum_over_components`, with any associative function and its identity."""
     arrays = [jnp.asarray(x) for x in points]
     size = arrays[0].size
 
@@ -195,8 +194,8 @@ def fold_components(
 def weighted_mean(weights: jax.Array, x: jax.Array) -> jax.Array:
     """Σ_k w_k x_k over the leading axis, for weights whose sum is one up to rounding.
 
-    Rounded weights times values far from zero are off by eps times the values, however close to
-    each other these are. So the deviations from such a mean are averaged again.
+    Rounding of the weights causes an error of eps times the values, even if the values are close to
+    each other. Averaging the deviations from a first mean removes it.
     """
     rough = tensordot(weights, x, 1)
     centre = jnp.where(jnp.isfinite(rough), rough, 0)
@@ -208,10 +207,11 @@ def mean_and_error(
 ) -> tuple[jax.Array, jax.Array]:
     """Mean of the values of samples and its standard error, sd / √n.
 
-    With weights, whose sum n is that of their squares, the variance is Σ_i w_i² (x_i − x̄)² / n²
-    times n / (n − 1), which is right for weights that have to do with the values as well. Values
-    that do not count may be anything. With clusters in 0, ..., samples − 1 it is the sum of the
-    squares of Σ_i w_i (x_i − x̄) within each of G clusters / n², times G / (G − 1).
+    Weights are scaled such that Σ_i w_i = Σ_i w_i² = n. The variance is then
+    Σ_i w_i² (x_i − x̄)² / n² times n / (n − 1), also valid if weights and values are correlated.
+    Values with weight zero are ignored. Clusters are numbers in 0, ..., samples − 1. With s_c the
+    sum of w_i (x_i − x̄) within cluster c, the variance is Σ_c s_c² / n² times G / (G − 1) for G
+    clusters.
     """
     masses = jnp.ones_like(values) if weights is None else weights
     values = values if weights is None else jnp.where(weights > 0, values, 0)
@@ -229,12 +229,12 @@ def mean_and_error(
 def segment_sums(
     values: jax.Array, index: jax.Array, sizes: jax.Array, weights: jax.Array | None = None
 ) -> jax.Array:
-    """Sums of values [n, ...] of each segment, [K, ...], of given sizes [K], with their weights.
+    """Weighted sums of values [n, ...] over segments of sizes [K]: [K, ...].
 
-    A long sum of numbers that are equal, or of few values, loses digits: a million times 0.9 in
-    single precision has an error of a percent. So √n blocks are summed by themselves where there
-    are not too many segments, and the deviations from the means are summed again, twice if there
-    are as many segments as samples, of which ten million equal ones have an error of 5e-4.
+    A long sum of equal numbers loses digits: a million times 0.9 has an error of one percent in
+    single precision. With few segments, √n blocks are therefore summed separately, and deviations
+    from the means are summed again. With as many segments as samples the second step is done
+    twice; the sum of ten million equal numbers then has an error of 5e-4.
     """
     n, number = values.shape[0], sizes.shape[0]
     if export.is_symbolic_dim(n) or n <= _FEW_SUMMANDS / jnp.finfo(values.dtype).eps:
@@ -261,7 +261,7 @@ def _weighted(values: jax.Array, weights: jax.Array | None) -> jax.Array:
 
 
 def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:
-    """Σ_k w_k (x_k − mean)² over the leading axis, less the square of the error of the mean."""
+    """Σ_k w_k (x_k − mean)² over the leading axis, minus the squared rounding error of the mean."""
     deviations = x - weighted_mean(weights, x)
     rest = tensordot(weights, deviations, 1)
     return tensordot(weights, jnp.square(deviations), 1) - jnp.square(rest)
@@ -276,7 +276,7 @@ class Factor(NamedTuple):
 
     Attributes:
         lower: L, unit lower triangular; the entries below the diagonal, zeros elsewhere.
-        excess: e ≥ 0, the pivots minus one, computed such that small ones keep their digits.
+        excess: e ≥ 0, the pivots minus one; small ones keep their digits.
     """
 
     lower: Matrix
@@ -289,7 +289,7 @@ class Factor(NamedTuple):
 
 
 def _sum_of_products(*lists: Iterable[jax.Array | int]) -> Any:
-    """An array; zero if there is no product."""
+    """Sum of products as an array; zero for an empty list."""
     terms = [functools.reduce(operator.mul, factors) for factors in zip(*lists, strict=True)]
     return functools.reduce(operator.add, terms) if terms else 0
 
@@ -321,7 +321,7 @@ def multiply(a: Matrix, x: Vector) -> Vector:
 
 
 def cholesky(a: jax.Array) -> jax.Array:
-    """Lower triangular factor L of an array A = L Lᵀ [d, d]; NaN where A is not definite."""
+    """Lower triangular factor L of A = L Lᵀ, [d, d]; NaN if A is not positive definite."""
     return _cholesky(0.5 * (a + a.T))  # derivatives are symmetric too
 
 

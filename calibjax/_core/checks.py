@@ -1,10 +1,10 @@
-"""Checks of values: what is refused, in which words, and what becomes NaN.
+"""Checks of values, and their error messages.
 
-Structure (shapes, dtypes, sizes, options) is checked on every call. Values are checked on every
-call whose arrays are concrete. Traced values, which nobody can look at, become NaN where they are
-wrong, so that everything that depends on them is NaN and never a plausible number. Hence checks of
-values return them, and callers go on with what was returned. Every message names the argument, what
-was expected and what came. Which check an argument passes is said in `gate.py`.
+Structure (shapes, dtypes, sizes, options) is checked on every call, values if they are concrete.
+Traced values cannot be inspected. Wrong ones become NaN, so every result that depends on them is
+NaN, never a plausible number. Checks therefore return the values, and callers use the returned
+ones. Every message names the argument, what was expected and what was received. `gate.py` assigns
+checks to arguments.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ Check = Callable[[str, Any], Any]  # (name, value) → the value
 Axes = tuple[str, ...]  # names
 Lengths = dict[str, int]  # of axes, by their names
 
-_SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
-_ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
+_SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size; accepts rows written with 7 digits
+_ROUNDINGS = 4  # tolerated excess of probabilities, in units in the last place of one
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
 # Smallest integers; others are at least 1.
@@ -44,7 +44,7 @@ _DRAWS = {"num_draws", "num_samples", "num_data_sets", "horizon", "window"}
 
 
 def is_concrete(*trees: object) -> bool:
-    """Whether all leaves have values that Python can look at."""
+    """Whether no leaf is traced."""
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
 
 
@@ -54,13 +54,13 @@ def _number() -> float:
 
 
 def is_outermost(*trees: object) -> bool:
-    """Whether nothing is being traced: inside a traced function even new arrays are."""
+    """Whether no function is being traced; inside one even new arrays are tracers."""
     return is_concrete(*trees, _number())
 
 
 def has_64_bits() -> bool:
     """Whether JAX computes with 64 bits."""
-    # JAX adds the options to the class of `config` when it is imported, which no type checker sees.
+    # JAX adds the options to the class of `config` at import, invisible to type checkers.
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -74,7 +74,7 @@ def refuse_where(bad: Any, name: str, expected: str, values: Any, *, hint: str =
 
 
 def described(value: object) -> str:
-    """What a value is, in an error message; an array is one, traced or not."""
+    """Description of a value for error messages; tracers are described as arrays."""
     if isinstance(value, jax.Array):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
         return f"{'random keys' if is_key else 'an array'} of shape {value.shape}"
@@ -95,31 +95,31 @@ def as_arrays(name: str, tree: object) -> PyTree:
     numbers become arrays without axes.
 
     Raises:
-        TypeError: for what holds no real numbers.
-        ValueError: for masked entries, and numbers that JAX's integers do not hold.
+        TypeError: for values that are not real numbers.
+        ValueError: for masked entries, and integers beyond the range of JAX's.
     """
     return narrowed(name, originals(name, tree))
 
 
 def originals(name: str, tree: Any) -> PyTree:
-    """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
+    """As `as_arrays`, but NumPy arrays keep their precision."""
     return _each_leaf(_original, name, tree, _is_one)
 
 
 def narrowed(name: str, tree: PyTree) -> PyTree:
-    """What `originals` returned, as JAX arrays."""
+    """JAX arrays from the result of `originals`."""
     return _each_leaf(_narrowed, name, tree)
 
 
 def _each_leaf(check: Check, name: str, tree: PyTree, is_leaf: Any = None) -> PyTree:
-    """A pytree of what a check returns for each leaf, whose path messages name."""
+    """Applies a check to each leaf; messages name the path of the leaf."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: check(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=is_leaf
     )
 
 
 def _is_one(node: object) -> bool:
-    """Whether a node of a pytree is to become one array."""
+    """Whether a node of a pytree is converted to a single array."""
     is_vector = isinstance(node, tuple) and all(isinstance(x, numbers.Number) for x in node)
     return isinstance(node, list) or (is_vector and node != ())
 
@@ -137,8 +137,8 @@ def _original(place: str, value: Any) -> PyTree:
             got = f"{described(value)}: {error}"
             raise TypeError(f"{place}: expected an array of numbers, got {got}") from None
     if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
-        array = np.asarray(array.tolist())  # numbers one by one, as tables of mixed columns hold
-    code = getattr(array.dtype, "kind", "")  # of random keys there is none
+        array = np.asarray(array.tolist())  # Python numbers, from tables of mixed columns
+    code = getattr(array.dtype, "kind", "")  # random keys have none
     is_number = code in [*"biu"] or jnp.issubdtype(array.dtype, jnp.floating)
     if not is_number or array.dtype.itemsize > 8:
         advice = "; leave out what is missing" if code == "O" and array.ndim else ""
@@ -151,17 +151,17 @@ def _original(place: str, value: Any) -> PyTree:
 
 
 def refuse_masked(name: str, value: object) -> None:
-    """Refuses masked entries, of which conversions forget the mask."""
+    """Refuses masked entries, because conversions drop the mask."""
     if any(map(np.ma.is_masked, value if isinstance(value, list) else [value])):
         expected = "values without a mask, got masked ones; leave those samples out"
         raise ValueError(f"{name}: expected {expected}")
 
 
 def _narrowed(place: str, array: Any) -> jax.Array:
-    """A JAX array of the same numbers, in a dtype that computations can use.
+    """A JAX array of the same numbers, in a dtype for computations.
 
-    It has memory of its own, since others may overwrite theirs while JAX still computes. Traced
-    integers that do not fit become the smallest one, which stands for NaN.
+    The data are copied, because callers may overwrite their memory while JAX still computes. Traced
+    integers out of range become the smallest integer, which stands for NaN.
     """
     if type(array) is float:
         return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
@@ -213,9 +213,9 @@ def missing_unless(condition: ArrayLike, integers: jax.Array) -> jax.Array:
 
 
 def nan_with(values: T, *data: object) -> T:
-    """Values of a pytree; NaN if a traced number in the data, which they come from, is missing.
+    """Values of a pytree; all NaN if a traced number in the data is missing.
 
-    For what need not depend on all numbers of the data: p-values, user's functions, ranks.
+    For results that need not depend on every number: p-values, ranks, users' functions.
     """
     leaves = [leaf for leaf in jax.tree.leaves(data) if not is_concrete(leaf)]
     if not leaves:
@@ -225,13 +225,13 @@ def nan_with(values: T, *data: object) -> T:
 
 
 def missing_rows(batch: object) -> jax.Array:
-    """Which rows of a batch hold something that is missing, [n]."""
+    """Mask of the rows of a batch with missing entries, [n]."""
     leaves = [is_missing(leaf).reshape(jnp.shape(leaf)[0], -1) for leaf in jax.tree.leaves(batch)]
     return functools.reduce(jnp.logical_or, (jnp.any(leaf, 1) for leaf in leaves))
 
 
 def nan_rows(bad: ArrayLike, tree: T) -> T:
-    """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
+    """A batch with all numbers in the bad rows missing: NaN, or the integer that stands for it."""
 
     def masked(leaf: jax.Array) -> jax.Array:
         is_float = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
@@ -242,8 +242,8 @@ def nan_rows(bad: ArrayLike, tree: T) -> T:
 
 
 def real(name: str, value: Any) -> Any:
-    """Returns a real number as it is, everything else as an array of real numbers."""
-    if type(value) is int and abs(value) >= 2**31:  # beyond, JAX takes no integers
+    """Returns a real number unchanged, everything else as an array of real numbers."""
+    if type(value) is int and abs(value) >= 2**31:  # JAX refuses larger integers
         value = float(value) if abs(value) < 2**1023 else np.inf
     if type(value) in (int, float):
         return value
@@ -256,7 +256,7 @@ def real(name: str, value: Any) -> Any:
 
 
 def scalar(name: str, value: Any, check: Check | None = None) -> Any:
-    """Refuses everything but one number that passes a check, by default that it is finite."""
+    """Refuses everything except one number that passes a check; default: it is finite."""
     value = real(name, value)
     shape(name, value, (), "() (a scalar)")
     return (check or finite)(name, value)
@@ -274,18 +274,14 @@ def _is_numeric(values: object) -> bool:
 def satisfying(
     name: str, values: Any, condition: Callable, expected: str, otherwise: Callable = nan_unless
 ) -> Any:
-    """The values, where they satisfy a condition.
-
-    This is how all values are checked: concrete ones are refused if they are wrong, and traced
-    ones, which nobody can look at, become NaN, so that everything that depends on them is NaN and
-    never a plausible number.
+    """Refuses concrete values that violate a condition; such traced values become NaN.
 
     Args:
         name: how messages call them.
         values: numbers.
         condition: values → truth values; false for NaN, and written for NumPy and JAX.
         expected: the condition in words.
-        otherwise: what makes traced values NaN, or what stands for it.
+        otherwise: function that makes wrong traced values missing.
     """
     if not _is_numeric(values):
         raise TypeError(f"{name}: expected an array of numbers, got {described(values)}")
@@ -301,16 +297,16 @@ satisfying_integers = functools.partial(satisfying, otherwise=missing_unless)
 
 
 def finite(name: str, values: Any) -> Any:
-    """Refuses NaN and infinities, which no integer is."""
+    """Refuses NaN and infinities; integers pass."""
     if not jnp.issubdtype(_dtype(values), jnp.inexact):
         return values
     return satisfying(name, values, lambda x: abs(x) < np.inf, "finite values")
 
 
 def positive(name: str, values: Any) -> Any:
-    """Refuses everything that is not a finite number above zero.
+    """Refuses everything except finite numbers above zero.
 
-    The limit is the smallest normal number, since processors take smaller ones for zero.
+    The limit is the smallest normal number, because processors treat smaller ones as zero.
     """
     limits = _limits(values)
     smallest, largest = float(limits.tiny), float(limits.max)
@@ -319,37 +315,37 @@ def positive(name: str, values: Any) -> Any:
 
 
 def _limits(values: ArrayLike) -> Any:
-    """Of the precision in which JAX computes with values."""
+    """Limits of the precision in which JAX computes with values."""
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
     return jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 
 def positive_scalar(name: str, value: Any, dtype: DTypeLike | None = None) -> Any:
-    """Refuses hyperparameters that are not one positive finite number, in a precision if given."""
+    """Refuses everything except one positive finite number, optionally of a given precision."""
     value = scalar(name, value, positive)
     return value if dtype is None else positive(name, jnp.asarray(value, dtype))
 
 
 def proportion(name: str, value: object) -> jax.Array:
-    """Refuses everything but one number in (0, 1)."""
+    """Refuses everything except one number in (0, 1)."""
     return scalar(name, value, proportions)
 
 
 def proportions(name: str, values: ArrayLike) -> Any:
-    """Refuses everything outside (0, 1)."""
+    """Refuses numbers outside (0, 1)."""
     smallest = float(_limits(values).tiny)
     return satisfying(name, values, lambda x: (x >= smallest) & (x < 1), "values in (0, 1)")
 
 
 def unit_interval(name: str, values: ArrayLike) -> Any:
-    """Refuses everything outside [0, 1], apart from rounding."""
+    """Refuses numbers outside [0, 1], up to rounding."""
     return satisfying(name, unrounded(values), _is_inside, "probabilities in [0, 1]")
 
 
 def unrounded(values: Any) -> Any:
-    """Probabilities, with those that rounding pushed past 0 or 1 moved to these ends.
+    """Probabilities clipped to [0, 1] if they exceed it by rounding only.
 
-    The precision of the rounding is that of the values, or that to which JAX rounds them.
+    The tolerance follows the precision of the values, or the precision to which JAX rounds them.
     """
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
     is_float = jnp.issubdtype(dtype, jnp.floating)
@@ -382,7 +378,7 @@ def simplex(name: str, values: Any) -> jax.Array:
 
 
 def equal_weights(name: str, weights: Any) -> Any:
-    """Refuses weights of members, [n, m], that differ where they are not zero."""
+    """Refuses weights of members, [n, m], whose nonzero values differ."""
     if weights is None:
         return None
     expected = "None, or a mask of the members that are not missing: others have no ranks"
@@ -391,14 +387,14 @@ def equal_weights(name: str, weights: Any) -> Any:
 
 
 def simplex_tolerance(dtype: DTypeLike) -> float:
-    """How far the sum of probabilities of a precision may be from one."""
+    """Tolerance for the sum of probabilities in a given precision."""
     return _SIMPLEX_TOLERANCE[np.dtype(dtype).itemsize]
 
 
 def positive_definite(name: str, values: Any) -> jax.Array:
     """Refuses matrices [..., d, d] that are not symmetric positive definite to their precision.
 
-    The correlation matrices decide, so that units of the components do not matter.
+    The check uses correlation matrices, so it does not depend on units of the components.
     """
     values = finite(name, values)
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
@@ -418,7 +414,7 @@ def positive_definite(name: str, values: Any) -> jax.Array:
 
 
 def _correlations(matrices: np.ndarray | jax.Array) -> tuple[Any, Any]:
-    """Correlation matrices of covariance matrices, and how far they are from symmetric."""
+    """Correlation matrices of covariance matrices, and their asymmetry."""
     scales = matrices.diagonal(0, -2, -1) ** 0.5
     correlations = matrices / scales[..., :, None] / scales[..., None, :]
     return correlations, abs(correlations - correlations.swapaxes(-1, -2)).max((-2, -1))
@@ -435,18 +431,18 @@ def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
 
 
 def an_array(name: str, values: object, expected: str = "an array") -> None:
-    """Refuses what is not an array: None, dicts, tuples of arrays."""
+    """Refuses values that are no arrays: None, dicts, tuples of arrays."""
     if not hasattr(values, "shape"):
         raise TypeError(f"{name}: expected {expected}, got {described(values)}")
 
 
 def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Array:
-    """Returns an array of real numbers as one of float32 or float64; truth values are refused.
+    """Returns an array of real numbers in float32 or float64; booleans are refused.
 
     Args:
         name: how messages call it.
-        values: what `as_arrays` returned.
-        dtype: what integers become; JAX's own floating-point dtype by default.
+        values: result of `as_arrays`.
+        dtype: dtype of converted integers; JAX's default floating-point dtype if None.
     """
     an_array(name, values)
     source = _dtype(values)
@@ -464,9 +460,9 @@ def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Arra
 
 
 def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
-    """Returns an array of integers or truth values; whole numbers become integers.
+    """Returns an array of integers or booleans; whole numbers become integers.
 
-    Traced floating-point numbers are refused, since nobody can see whether they are whole.
+    Traced floating-point numbers are refused, because their values cannot be inspected.
     """
     an_array(name, values)
     dtype = jnp.result_type(values)
@@ -484,7 +480,7 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
 def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
     """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere.
 
-    Subnormal numbers count as zero, as they do where JAX sorts.
+    Subnormal numbers count as zero, as in JAX's sorting.
     """
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
@@ -535,7 +531,7 @@ def leading_size(name: str, tree: object, minimum: int = 1) -> int:
 
 
 def is_below(size: int, bound: int) -> bool:
-    """Whether a number of samples is below a bound; that of a symbol (`jax.export`) is large."""
+    """Whether a number of samples is below a bound; symbolic sizes (`jax.export`) are not."""
     return not export.is_symbolic_dim(size) and size < bound
 
 
@@ -547,13 +543,13 @@ def _at_least(name: str, size: int, minimum: int) -> None:
 
 @functools.cache
 def declared(kind: type) -> tuple[tuple[str, Any, Any], ...]:
-    """Names, constraints (None without) and metadata of the fields that are no static ones."""
+    """Names, constraints (or None) and metadata of the fields that are not static."""
     fields = [x for x in dataclasses.fields(kind) if not x.metadata.get("static")]
     return tuple((x.name, x.metadata.get("constraint"), x.metadata) for x in fields)
 
 
 def axis_lengths(record: Any, leading: Axes = ("n",)) -> Lengths:
-    """Lengths of the axes of the parameters of a checked batch, by the names that they declare."""
+    """Lengths of the named axes of the parameters of a checked batch."""
     lengths: Lengths = {}
     for key, constraint, extra in declared(type(record)):
         value = getattr(record, key)
@@ -566,7 +562,7 @@ def axis_lengths(record: Any, leading: Axes = ("n",)) -> Lengths:
 
 
 def of_axes(place: str, value: Any, constraint: Any, leading: Axes, lengths: Lengths) -> None:
-    """Refuses a parameter without the declared axes; those whose lengths are known have them."""
+    """Refuses a parameter whose axes differ from the declared ones, or from known lengths."""
     axes, last = (*leading, *constraint.axes), len(leading) + len(constraint.axes) - 1
     if jnp.ndim(value) == len(axes) + len(constraint.optional):
         axes += constraint.optional
@@ -578,7 +574,7 @@ def of_axes(place: str, value: Any, constraint: Any, leading: Axes, lengths: Len
 
 
 def of_shape(place: str, value: Any, axes: Axes, lengths: Lengths, advice: str = "") -> None:
-    """Refuses shapes without axes of these names; lengths that are not known yet are added."""
+    """Refuses shapes that do not fit the named axes; adds lengths that are not known yet."""
     found = dict(zip(axes, jnp.shape(value), strict=False))
     known = ", ".join(f"{axis} = {lengths[axis]}" for axis in found if axis in lengths)
     shown = f"[{', '.join(axes)}]{' with ' * bool(known)}{known}" if axes else "() (a scalar)"
@@ -587,7 +583,7 @@ def of_shape(place: str, value: Any, axes: Axes, lengths: Lengths, advice: str =
 
 
 def replaced(record: Any, **fields: object) -> PyTree:
-    """A record with other fields; the same object where nothing changes."""
+    """A record with replaced fields; the same object if nothing changes."""
     changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
     return dataclasses.replace(record, **changes) if changes else record
 
@@ -606,13 +602,13 @@ def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = Non
 
 
 def _shown(value: object) -> str:
-    """A value in a message: what it is, where it is not short."""
+    """A value in a message; a description if it is long."""
     is_plain = value is None or isinstance(value, str | numbers.Number)
     return repr(value) if is_plain else described(value)
 
 
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """Refuses options that are not among the choices, strings or truth values."""
+    """Refuses options that are not among the choices, strings or booleans."""
     value = bool(value) if isinstance(value, np.bool_) else value
     if not any(type(value) is type(x) and value == x for x in choices):
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
@@ -620,7 +616,7 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
 
 
 def of_annotation(name: str, annotation: Any) -> Check | None:
-    """The check of an option, of which the annotation says what it may be; None of others."""
+    """Check of an option from its annotation; None for other annotations."""
     kind = typing.get_origin(annotation) or annotation
     if kind is Literal:
         return lambda name, value: choice(name, value, typing.get_args(annotation))
@@ -635,7 +631,7 @@ def of_annotation(name: str, annotation: Any) -> Check | None:
 
 
 def not_none(annotation: Any) -> tuple[Any, bool]:
-    """An annotation without None, and whether it had it."""
+    """An annotation without None, and whether it contained None."""
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     kinds = typing.get_args(annotation) if is_union else (annotation,)
     others = [kind for kind in kinds if kind is not types.NoneType]
@@ -643,11 +639,10 @@ def not_none(annotation: Any) -> tuple[Any, bool]:
 
 
 def record_values(record: Any, name: str) -> PyTree:
-    """What `check_values` of a record, or of its fields, returns.
+    """Checks a record by its method `check_values`, or field by field.
 
-    Without that method fields `parameter(constraint)` satisfy their constraint, fields
-    `part(check)` pass the check, static ones are what they are annotated as, and bare arrays are
-    finite.
+    Fields `parameter(constraint)` must satisfy their constraint, fields `part(check)` their check,
+    static fields their annotation, and plain arrays must be finite.
     """
     if isinstance(record, type):
         return record
@@ -676,25 +671,25 @@ def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree
 
 
 def function(kind: str, name: str, value: Any) -> Any:
-    """Refuses what cannot be called, and classes of records."""
+    """Refuses values that cannot be called, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")
     return value
 
 
 def kernel_values(kernel: T, name: str = "kernel") -> T:
-    """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
+    """As `kernel_or_function`, for pytrees only, because the kernel passes through `jax.jit`."""
     return no_plain_objects(name, kernel_or_function(kernel, name))
 
 
 def kernel_or_function(kernel: T, name: str = "kernel") -> T:
-    """The kernel, with the hyperparameters of it and of the kernels in it checked."""
+    """The kernel, with all hyperparameters checked, also those of nested kernels."""
     advice = "the distance {}; kernels.Exponential(1.0, distance) has it"
     return _of_pairs(kernel, name, "kernel record", "squared", advice)
 
 
 def distance_values(distance: T, name: str = "distance") -> T:
-    """The distance, a record or a function, with its hyperparameters checked."""
+    """The distance, a record or a function, after a check of its hyperparameters."""
     advice = "the kernel {}; distances.MaximumMeanDiscrepancy(kernel) has it"
     return _of_pairs(distance, name, "distance record", "double_expectation", advice)
 
@@ -716,10 +711,10 @@ def no_plain_objects(name: str, record: T) -> T:
 
 
 def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
-    """Params as `fit` returns them, with arrays of the declared axes and values.
+    """Checks parameters as returned by `fit`: axes and values of their arrays.
 
-    Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
-    what constraints cannot say. Their arrays have the leading axes before those that they declare.
+    Their fields are declared as `parameter(constraint)`; a method `check_values(name)` may check
+    more. Leading axes of the arrays precede the declared ones.
     """
     if not isinstance(value, expected):
         got = described(value)
@@ -747,7 +742,7 @@ def random_key(key: Any) -> jax.Array:
     if is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
         return jnp.asarray(key)
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
-        with contextlib.suppress(TypeError):  # another number of words
+        with contextlib.suppress(TypeError):  # the wrong number of words
             return jax.random.wrap_key_data(jnp.asarray(key))
     got = f"{key.dtype}{list(key.shape)}" if is_array else _shown(key)
     raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")
@@ -778,22 +773,22 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
 def checked_batch(
     name: str, record: Any, leading: Axes, lengths: Lengths, *, is_finite: bool = True
 ) -> PyTree:
-    """A batch of records, or a part of it, as JAX arrays.
+    """Checks a batch of records, or a part of it, and returns JAX arrays.
 
-    Parameters have the axes that they declare, behind the leading ones, and satisfy their
-    constraints; without leading axes they are the same for the whole batch. Other fields have the
-    leading axes; they are finite in records that declare no parameters and have no method
-    `check_values(name)`, which checks what constraints cannot say.
+    Parameters must satisfy their constraints, and have leading axes followed by the declared ones.
+    Parameters without leading axes are shared by the whole batch. Other fields have the leading
+    axes. They must be finite if the record declares no parameters and has no method
+    `check_values(name)`, which checks conditions beyond constraints.
 
     Args:
         name: how messages call it.
         record: a record, or any pytree of arrays.
         leading: names of the axes of the batch.
-        lengths: their lengths as far as they are known; the others are added.
-        is_finite: whether arrays that declare nothing have to be finite.
+        lengths: known lengths of the axes; the others are added.
+        is_finite: whether arrays without declaration must be finite.
     """
     kind = type(record)
-    has_own = hasattr(kind, "check_values")  # of wrappers it is not that of the distribution
+    has_own = hasattr(kind, "check_values")  # of the class; wrappers delegate
     fields = declared(kind) if dataclasses.is_dataclass(kind) else ()
     if not fields:
 
@@ -838,11 +833,11 @@ def checked_batch(
 
 
 def received(place: str, value: Any, check: Any, may_be_mask: bool = False) -> Any:
-    """A parameter in the precision in which it came; probabilities without rounding errors.
+    """A parameter in its original precision; rounding errors of probabilities are removed.
 
     Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
-    rounding to float32 does. What differs by more than that stays as it is. Truth values that say
-    which draws there are become their probabilities.
+    rounding to float32. Larger deviations are kept. A boolean mask of draws becomes their
+    probabilities.
     """
     if isinstance(value, jax.Array) and value.dtype in (jnp.float32, jnp.float64):
         return value
@@ -862,7 +857,7 @@ def received(place: str, value: Any, check: Any, may_be_mask: bool = False) -> A
 
 
 def _logs(logs: Callable[[np.ndarray], np.ndarray], probs: Any) -> np.ndarray | None:
-    """Logarithms of probabilities that float32 would round, before it does."""
+    """Logarithms of probabilities, computed before they are rounded to float32."""
     if has_64_bits() or not isinstance(probs, np.ndarray) or probs.dtype != np.float64:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -870,7 +865,7 @@ def _logs(logs: Callable[[np.ndarray], np.ndarray], probs: Any) -> np.ndarray | 
 
 
 def _aligned(name: str, received: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of one dtype, those that the whole batch shares with its leading axes."""
+    """Parameters in one dtype; shared ones are broadcast to the leading axes of the batch."""
     values = {key: narrowed(f"{name}.{key}", value) for key, value in received.items()}
     for key, value in values.items():
         an_array(f"{name}.{key}", value, "an array of numbers")
@@ -894,7 +889,7 @@ def _aligned(name: str, received: dict[str, Any], constraints: dict[str, Any]) -
 
 
 def unnumbered(record: T) -> T:
-    """Predictions as kernels on them see them: without the numbers of `Ensemble.index`."""
+    """Predictions as passed to kernels: without the numbers of `Ensemble.index`."""
     fields = declared(type(record)) if dataclasses.is_dataclass(type(record)) else ()
     inner = {key: unnumbered(getattr(record, key)) for key, _, _ in fields}
     return replaced(record, **inner | {key: None for key, _, extra in fields if "numbers" in extra})
@@ -903,8 +898,8 @@ def unnumbered(record: T) -> T:
 def same_rows(**arguments: object) -> None:
     """Refuses tables of pandas whose rows have different labels: rows are paired by position.
 
-    Samples are compared with each other, and locations, `at_`, with each other. Arguments of
-    another length, which other checks refuse, and those without labels are left out.
+    Samples are compared with samples, and locations, `at_`, with locations. Arguments of another
+    length (refused by other checks) or without labels are skipped.
     """
     known: dict[bool, tuple[str, Any]] = {}
     for name, tree in arguments.items():
@@ -921,7 +916,7 @@ def same_rows(**arguments: object) -> None:
 
 
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
-    """Checks points of kernels and distances: a batch of distributions, or finite numbers."""
+    """Checks the points of a kernel or distance: a batch of distributions, or finite numbers."""
     if is_distribution(values):
         return unnumbered(batch(values, minimum=minimum, name=name))
     values = as_arrays(name, values)
@@ -932,7 +927,7 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
 
 
 def method(name: str, predictions: Any, needed: str) -> None:
-    """Refuses predictions, or components of mixtures, without a method that is needed."""
+    """Refuses predictions, or components of mixtures, that lack a required method."""
     if not callable(getattr(predictions, needed, None)):
         expected = f"distributions with a method {needed}"
         raise TypeError(f"{name}: expected {expected}, got {described(predictions)}")
@@ -941,7 +936,7 @@ def method(name: str, predictions: Any, needed: str) -> None:
 
 
 def targets_of(predictions: Any, name: str, targets: ArrayLike) -> Any:
-    """What `check_targets` of the predictions returns; without it the targets must be finite."""
+    """Checks targets by `check_targets` of the predictions; without it they must be finite."""
     if hasattr(predictions, "check_targets"):
         checked = predictions.check_targets(name, targets)
         return targets if checked is None else checked
@@ -951,7 +946,7 @@ def targets_of(predictions: Any, name: str, targets: ArrayLike) -> Any:
 def same_kind(
     name: str, tree: object, expected_name: str, expected: object, *, num_axes: int = 1
 ) -> None:
-    """Refuses a batch of another structure, or with entries of other shapes, than expected.
+    """Refuses a batch whose structure, or whose shapes of entries, are not as expected.
 
     The lengths of the first `num_axes` axes may differ.
     """
@@ -965,20 +960,20 @@ def same_kind(
 
 
 def refuse_rounded(name: str, given: object, converted: object, predictions: Any) -> None:
-    """Refuses targets or locations that conversion moved by a part of a standard deviation.
+    """Refuses targets or locations that rounding moves by too large a part of a standard deviation.
 
     Args:
         name: how messages call the values.
-        given: targets or locations as they came, in float64 or integers.
+        given: targets or locations as passed, in float64 or integers.
         converted: the same in JAX's precision.
-        predictions: the batch whose standard deviations decide, converted.
+        predictions: the converted batch, whose standard deviations are the scale.
     """
     for wide, narrow in zip(*map(jax.tree.leaves, (given, converted)), strict=True):
         is_rounded = narrow.dtype == jnp.float32 != getattr(wide, "dtype", jnp.float32)
         if not is_rounded or not is_concrete(narrow):
             continue
         wide, narrow = np.broadcast_to(wide, narrow.shape), np.asarray(narrow, np.float64)
-        change = np.nan_to_num(abs(wide - narrow))  # of infinite quantiles
+        change = np.nan_to_num(abs(wide - narrow))  # infinite quantiles give NaN
         expected = f"values that float32 resolves to {_LARGEST:g} predicted standard deviations"
         hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
         bad = change > _LARGEST * _deviations(predictions, change.shape)
@@ -990,7 +985,7 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
     inner = getattr(predictions, "distribution", predictions)
     inner = getattr(inner, "components", inner)
     scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
-    with contextlib.suppress(Exception):  # what is traced, and what means something else
+    with contextlib.suppress(Exception):  # tracers, and values with another meaning
         if cov is not None:
             scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
         elif scale is None:
@@ -1003,10 +998,10 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
 
 
 def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
-    """Samples of which those with weight 0 are replaced by the one with the largest weight.
+    """Samples, with those of weight 0 replaced by the sample of largest weight.
 
-    For functions in which a sample takes part even if it does not count, such as sorts: as a copy
-    of another one, with weight 0, it changes nothing. `is_kept` says which ones are not replaced.
+    For functions such as sorts, in which even samples of weight 0 take part: a copy of another
+    sample with weight 0 changes nothing. `is_kept` masks the samples that are not replaced.
     """
     if weights is None:
         return samples

@@ -1,4 +1,4 @@
-"""What lies around computations: devices, batches, the compiler, packages, files, and HTML."""
+"""Devices, batches, options of the compiler, optional packages, files and HTML."""
 
 import functools
 import importlib
@@ -24,18 +24,18 @@ Result = TypeVar("Result")
 
 
 def map_shared(function: Callable[[Any, T], Result], data: PyTree, items: T) -> Result:
-    """Values of a function of a batch of items, of which every device computes an equal part.
+    """Applies a function to a batch of items, divided equally among the devices.
 
     Args:
         function: (data, items), with items of leading axis m ≥ 1, to values with the same axis.
-        data: what else it needs, which is copied to all devices; its closure has no arrays.
+        data: further arguments, copied to all devices; the function must not close over arrays.
         items: a pytree with leading axis N.
 
     Returns:
         The values, with leading axis N, on all devices.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    if mesh.size <= 1 or mesh.manual_axes:  # one device, or a program that has one for itself
+    if mesh.size <= 1 or mesh.manual_axes:  # one device, or inside `shard_map`
         return function(data, items)
     number, axes = jax.tree.leaves(items)[0].shape[0], mesh.axis_names
     size = -(-number // mesh.size)
@@ -45,23 +45,23 @@ def map_shared(function: Callable[[Any, T], Result], data: PyTree, items: T) -> 
         values = function(data, jax.tree.map(lambda leaf: leaf[places], items))
         return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, axes, tiled=True), values)
 
-    # Kernels of users need not say which of their numbers differ between devices.
+    # Users' kernels need not declare which of their values vary between devices.
     whole = PartitionSpec()
     run = jax.shard_map(part, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)
     values = run(*jax.tree.map(jnp.asarray, (data, items)))
     return jax.tree.map(lambda leaf: leaf[:number], values)
 
 
-BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
+BATCH_BYTES = 2**24  # default memory of the draws in one batch: about the size of a cache
 
 
 def default_batch_size(bytes_per_draw: int) -> int:
-    """Number of draws that are evaluated at once unless the user says otherwise."""
+    """Default number of draws that are evaluated at once."""
     return max(1, BATCH_BYTES // bytes_per_draw)
 
 
 def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> Result:
-    """Values of `evaluate` for all items, a pytree with leading axis, `batch_size` of them at once.
+    """Applies `evaluate` to all items of a pytree with leading axis, in batches.
 
     Args:
         items: pytree of arrays, [N, ...] each.
@@ -84,17 +84,17 @@ def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> R
     return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:])[:number], values)
 
 
-# XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
+# By default XLA uses half of the vector registers of processors with AVX-512.
 _OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
 if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # also where the command line disables them
     _OPTIONS |= {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 
 
 def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
-    """`jax.jit` for a function that runs long, with all vector registers where it is outermost.
+    """`jax.jit` for a function that runs long, with full-width vector registers.
 
-    JAX takes options of the compiler for such programs only. Within those of users theirs hold
-    (`XLA_FLAGS=--xla_cpu_prefer_vector_width=512`).
+    JAX applies compiler options to outermost programs only. Inside a user's own `jax.jit` the
+    user's options apply (`XLA_FLAGS=--xla_cpu_prefer_vector_width=512`).
     """
     inner = jax.jit(function, **options)
     outermost = jax.jit(function, **options, compiler_options=_OPTIONS)
@@ -114,9 +114,9 @@ _FEW = 2**16  # numbers, up to which compiling costs more than some fifty runs
 
 
 def jit_quick(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
-    """`jax.jit` for a function of samples, which compiles sooner on CPUs if they are few.
+    """`jax.jit` for a function of samples, compiled with less optimisation on CPUs if n is small.
 
-    As for `jit_long`, this holds for programs that are outermost.
+    As for `jit_long`, the options apply to outermost programs only.
     """
     inner = jax.jit(function, **options)
     outermost = jax.jit(function, **options, compiler_options=_QUICK)
@@ -132,10 +132,10 @@ def jit_quick(function: Callable[..., Result], **options: Any) -> Callable[..., 
 
 
 def compile_quickly() -> None:
-    """Compiles the programs of this process in three quarters of the time, before JAX has started.
+    """Reduces the compile time of this process by a quarter; call it before JAX starts.
 
-    It leaves out a part of XLA, by an option that not all versions have. XLA ends the process where
-    it does not know one. What the user has set in the environment stays.
+    It disables a part of XLA by an option that not all versions have; XLA aborts on unknown
+    options. Options that the user has set in the environment are kept.
     """
     name, flags = "xla_cpu_use_fusion_emitters", os.environ.get("XLA_FLAGS", "")
     if metadata.version("jaxlib").startswith("0.10.") and name not in flags:
@@ -143,15 +143,15 @@ def compile_quickly() -> None:
 
 
 def imported(module: str, use: str, extra: str) -> ModuleType:
-    """A module of an optional dependency.
+    """Imports a module of an optional dependency.
 
     Args:
         module: its name.
-        use: what needs which package, the beginning of the message of the error.
+        use: beginning of the error message: which function needs which package.
         extra: the extra of calibjax that installs the package.
 
     Raises:
-        ImportError: if it is not installed; says how to install it.
+        ImportError: if it is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)
@@ -161,7 +161,7 @@ def imported(module: str, use: str, extra: str) -> ModuleType:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file that is either there completely or not at all, whoever else writes it."""
+    """Writes a file atomically, also if other processes write the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -172,11 +172,11 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table whose first column names the rows.
+    """HTML lines of a table whose first column names the rows.
 
     Args:
-        header: what the columns are called; may be empty, as well as single names.
-        rows: cells, as many in each as there are columns.
+        header: names of the columns; the list and single names may be empty.
+        rows: the cells, one for each column.
     """
     yield "<table>"
     labels = [escape(label or "quantity", quote=True) for label in header]
@@ -194,10 +194,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 
 def code(text: str) -> str:
-    """Lines of a program."""
+    """HTML of program text."""
     return f"<pre><code>{escape(text)}</code></pre>"
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph, of a class if it has one."""
+    """HTML paragraph, with an optional class."""
     return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"

@@ -1,4 +1,4 @@
-"""Fits: minima of smooth functions, logistic regression, isotonic means."""
+"""Minimisation of smooth functions, logistic regression, isotonic regression."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from calibjax._core.arithmetic import einsum, matmul
 from calibjax._core.pytree import Weights, varying_as
 
 _MAX_ITERATIONS = 100
-_MAX_STEPS = 50  # of Newton's method for linear maps of classes, some of which are far away
+_MAX_STEPS = 50  # of Newton's method for linear maps of classes
 
 
 def softmax_minimum(
@@ -25,17 +25,17 @@ def softmax_minimum(
     weights: jax.Array,
     ridge: jax.Array,
 ) -> jax.Array:
-    """Parameters with the least cross-entropy and ridge, by Newton's method without matrices.
+    """Minimises cross-entropy plus a ridge penalty, by a matrix-free Newton method.
 
         Σ_i w_i log Σ_c exp(l_ic − l_iy) + Σ_j r_j θ_j²,   l = features + linear(features, θ)
 
-    Conjugate gradients that stop early still are a maximum of the quadratic approximation along
-    their direction, so that the damping of `newton_step` makes every step an improvement.
+    Conjugate gradients that stop early still optimise the quadratic approximation along their
+    direction. With the damping of `newton_step` every step is therefore an improvement.
 
     Args:
-        linear: a function (x, θ) → [n, m] that is linear in both up to a constant in x, with which
-            linear(x², θ) is what the squares of its coefficients are.
-        features: [n, m], where the parameters are zero.
+        linear: function (x, θ) → [n, m], linear in θ, and in x up to a constant. Its coefficients
+            at x² must be the squares of its coefficients at x.
+        features: logits [n, m] for θ = 0.
         labels: [n].
         weights: of the samples, with sum one, [n].
         ridge: r, of the shape of the parameters.
@@ -73,7 +73,7 @@ def softmax_minimum(
 
 
 class _Damped(NamedTuple):
-    """A point, what is known there, and the damping of the step from it."""
+    """Point, derivatives there, and damping of the next step."""
 
     x: jax.Array
     value: jax.Array
@@ -87,15 +87,15 @@ class _Damped(NamedTuple):
 def newton_minimum(
     loss: Callable[[jax.Array], jax.Array], start: jax.Array, exists: jax.Array | bool = True
 ) -> jax.Array:
-    """A local minimum of a function of two or three numbers, by Newton's method.
+    """Local minimum of a function of two or three numbers, by Newton's method.
 
-    Steps that are no improvement are taken back, and damped more (Levenberg and Marquardt), so that
-    it is as robust as L-BFGS and needs fewer steps, in particular where many are mapped over.
+    Steps without improvement are undone and damped more (Levenberg and Marquardt). The method is as
+    robust as L-BFGS and takes fewer steps, in particular under `vmap`.
 
     Args:
-        loss: function of a vector [k], of the size of one.
+        loss: function of a vector [k], scaled to values of order one.
         start: [k].
-        exists: whether to look for it; the result is the start otherwise.
+        exists: whether to search; otherwise the result is the start.
     """
     identity = jnp.eye(start.size, dtype=start.dtype)
     tolerance = 4 * float(jnp.finfo(start.dtype).eps)
@@ -116,14 +116,14 @@ def newton_minimum(
         size = jnp.max(jnp.abs(s.curvature))
         size = jnp.where(size > 0, size, 1)
         damped = s.curvature + s.damping * size * identity
-        change = -cho_solve(cho_factor(damped), s.slope)  # NaN, and damped, where no minimum
+        change = -cho_solve(cho_factor(damped), s.slope)  # NaN, and then damped, without a minimum
         falls = -jnp.sum(change * s.slope)
         x = s.x + change
         expansion = known(x)
         is_finite = jnp.all(jnp.isfinite(jnp.concatenate([expansion[1], expansion[2].reshape(-1)])))
         is_first = s.num_steps == 0
         is_better = is_first | (falls > 0) & is_finite & (expansion[0] <= s.value)
-        # At a distance of rounding errors from the minimum values cannot be compared.
+        # So close to the minimum, differences of values are rounding errors.
         is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value))) & ~is_first
         kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *expansion), s[:4])
         calmer = jnp.where(s.damping > 1e-4, s.damping / 10, 0)
@@ -131,7 +131,7 @@ def newton_minimum(
         x, value, slope, curvature = kept
         return _Damped(x, value, slope, curvature, damping, is_done, s.num_steps + 1)
 
-    # The first step stays where it is and finds out what is known there: `known` is compiled once.
+    # The first step does not move and evaluates the start, so `known` is compiled only once.
     zero = jnp.zeros((), start.dtype)
     first = _Damped(start, zero, jnp.zeros_like(start), identity, zero, jnp.zeros((), bool), 0)
     return lax.while_loop(unfinished, step, varying_as(first, (start, exists))).x
@@ -152,14 +152,14 @@ def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
 
 
 def has_maximum(x: jax.Array, is_one: jax.Array, weights: Weights = None) -> jax.Array:
-    """Whether no threshold separates the numbers of ones from those of zeros, where they count."""
+    """Whether a maximum exists: no threshold separates the classes, among positive weights."""
     is_one, is_zero = counting(weights, is_one), counting(weights, ~is_one)
     (low, high), (zero_low, zero_high) = range_of(x, is_one), range_of(x, is_zero)
     return (low < zero_high) & (zero_low < high)
 
 
 def counting(weights: Weights, is_in: jax.Array) -> jax.Array:
-    """Which of the selected numbers have positive weights."""
+    """Mask of the selected numbers with positive weights."""
     return is_in if weights is None else is_in & (weights > 0)
 
 
@@ -171,7 +171,7 @@ def range_of(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
 def most_likely(
     exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights = None
 ) -> Line:
-    """The line with the largest likelihood, if it exists; it has derivatives."""
+    """Line of maximum likelihood, if it exists; differentiable."""
     best = _iterated(exists, *lax.stop_gradient((x, targets, weights)))
     # One more step converges, and its derivatives are those of the implicit function theorem.
     slope, intercept = _newton_step(best, x, targets, weights)
@@ -179,7 +179,7 @@ def most_likely(
 
 
 def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights) -> Line:
-    """Newton's method from equal probabilities, damped such that every step is an improvement.
+    """Newton's method from equal probabilities; damping makes every step an improvement.
 
     In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
     most δ times the second. The step log(1 + δ) / δ maximises the resulting lower bound.
@@ -221,17 +221,17 @@ def _newton_step(
 
 
 def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
-    """Information about the slope, that about the intercept at the center, and the center."""
+    """Information on the slope, information on the intercept at the center, and the center."""
     total = jnp.sum(curvatures)
     center = jnp.sum(curvatures * x) / jnp.where(total > 0, total, 1)
     return jnp.sum(curvatures * jnp.square(x - center)), total, center
 
 
 class Step(NamedTuple):
-    """A step towards the largest likelihood, and what is known of where it starts.
+    """Step towards the maximum likelihood, with properties of its starting point.
 
-    How far it moves the log-odds of a sample, the largest slope, and the mean probability of other
-    classes than the observed one.
+    The properties are the largest change of the log-odds of a sample, the largest slope, and the
+    mean probability of the classes that were not observed.
     """
 
     change: jax.Array
@@ -247,23 +247,23 @@ def newton_step(
     weights: jax.Array,
     num_shared: int,
 ) -> Step:
-    """Newton's step, damped such that it is an improvement.
+    """Newton step, damped to be an improvement.
 
-    Where a direction separates classes, the likelihood grows without end, and every step moves the
-    log-odds of some sample by one or more, undamped; where there is a maximum, they soon are small.
-    Where no step is known for want of digits, it is zero.
+    If a direction separates the classes, the likelihood has no maximum, and every undamped step
+    moves the log-odds of some sample by at least one. If there is a maximum, the steps soon become
+    small. The step is zero if rounding leaves none.
 
     Args:
-        features: of each class, of which log-odds are linear functions, [n, m, s].
+        features: of each class, [n, m, s]; log-odds are linear functions of these.
         labels: [n].
-        log_probs: where the step starts, [n, m].
+        log_probs: log-probabilities at the start, [n, m].
         weights: of the samples, with sum one, [n].
-        num_shared: how many features, the last ones, are the same for all classes. A shift of all
+        num_shared: number of features, the last ones, shared by all classes. A shift of all
             their parameters changes no prediction.
     """
     n, m, s = features.shape
     is_own = labels[:, None] == jnp.arange(m)
-    # Likelihoods of log-odds against the own class lose no digits where that is nearly certain.
+    # Log-odds against the observed class keep their digits if it is nearly certain.
     others = jnp.where(is_own, 0, jnp.exp(log_probs))
     residuals = jnp.where(is_own, -jnp.sum(others, 1, keepdims=True), others)
     at_label, pulled, moved = (
@@ -278,8 +278,8 @@ def newton_step(
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
     unit = jnp.where(unit > 0, unit, 1)
     scaled = total / unit / unit[:, None]
-    # What no prediction depends on has no curvature, and stays: shifts, which are known, and what
-    # has a curvature of rounding errors.
+    # Directions without effect on predictions have no curvature and are not changed: shifts, and
+    # directions whose curvature is a rounding error.
     shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
     shifts = shifts * unit[:, None]
     shifts /= jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
@@ -301,15 +301,15 @@ def newton_step(
 
 
 def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = None) -> jax.Array:
-    """The non-decreasing function of the inputs with the least squared error to the outputs.
+    """Non-decreasing function of the inputs with least squared error to the outputs.
 
-    All adjacent violators are pooled at once, until none are left: about log n rounds for
+    All adjacent violators are pooled at once until none is left: about log n rounds for
     independent data.
 
     Args:
         inputs: increasing, [n]; equal ones share a value.
         outputs: 0 or 1, [n].
-        weights: of the errors, [n], none of them 0 but for copies of inputs with other weights.
+        weights: of the errors, [n]; zero only for copies of inputs with positive weight.
 
     Returns:
         Values at the inputs, [n].
@@ -330,9 +330,9 @@ def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = Non
 
 
 def _block_means(columns: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean over the block of each position, and the first position of the block, [n] each.
+    """Mean over the block of each position, and first position of the block, [n] each.
 
-    Of weighted outputs and weights, [n, 2].
+    The sums are weighted outputs and weights, [n, 2].
     """
     n = is_start.size
     first = lax.cummax(jnp.where(is_start, jnp.arange(n, dtype=jnp.int32), 0))

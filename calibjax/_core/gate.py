@@ -1,11 +1,11 @@
-"""The gate: a decorator that passes arguments through the checks which belong to their names.
+"""The gate: a decorator that checks arguments by their names.
 
-A public function is its formula. `checked` converts each argument that has a check, refuses it, or
-makes it NaN where traced values are wrong, in the order of the signature and before the body. What
-a name means is in the table below; otherwise the annotation says it: `Literal` lists the choices,
-`bool`, `int` and `float` are options, a record is an instance of that class, a protocol names the
-methods that are needed. Inside of the library functions call each other as `inner(function)`, so
-that nothing is checked twice.
+The body of a public function is its formula. Before it, `checked` converts or refuses each
+argument that has a check, in the order of the signature. Wrong traced values become NaN. The table
+below defines the checks of names. For other names the annotation decides: `Literal` lists the
+choices; `bool`, `int` and `float` are options; a record is an instance of its class; a protocol
+lists required methods. Inside the library, functions call each other as `inner(function)`, so that
+nothing is checked twice.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ Result = TypeVar("Result")
 
 
 class Seen(dict[str, Any]):
-    """The arguments of a call, of which those before the one in hand have passed.
+    """The arguments of a call; those before the current one have been checked.
 
     Attributes:
-        minimum, copies, needs: what the function asks for, see `checked`.
+        minimum, copies, needs: arguments of `checked`.
         lengths: name and number of the first samples, and those of the first `at_` samples.
     """
 
@@ -48,7 +48,7 @@ class Seen(dict[str, Any]):
         return self.lengths[""][1]
 
     def before(self, name: str, *places: str) -> Any:
-        """The first of some arguments that the check of `name` needs."""
+        """First available one of several arguments that the check of `name` needs."""
         for place in places:
             if place in self:
                 return self[place]
@@ -105,7 +105,7 @@ def checked(
 ) -> Any:
     """Decorator that checks the arguments of a function before each call.
 
-    These names have their meaning in calibjax: `predictions`, `targets`, both with the prefix
+    These names have a fixed meaning: `predictions`, `targets`, both with the prefix
     `at_`, `others`, `weights`, `features`, `confidences`, `correct`, `groups`, `clusters`, `times`,
     `kernel`, `distance`, `binning`, `neighbourhood`, `recalibration`, `score`, `params`, `state`,
     `self`, `key`, `level`, `confidence_level`, `significance_level`, `test_fraction`, `forget`.
@@ -122,8 +122,8 @@ def checked(
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, after its checks.
         static: names of static arguments.
-        own: checks (name, value, seen) → value of arguments with another meaning in this function;
-            `seen` has the previous arguments.
+        own: by name, checks (name, value, seen) → value that replace the usual ones in this
+            function; `seen` has the previous arguments.
 
     Raises:
         TypeError: by the function, if an argument is missing, unknown, or of the wrong kind.
@@ -165,7 +165,7 @@ def checked(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if takes_key and args and checks.is_distribution(args[0]):
-            checks.random_key(args[0])  # the key was left out
+            checks.random_key(args[0])  # raises a clear error if the key was left out
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -188,9 +188,10 @@ def checked(
 
 @contextlib.contextmanager
 def usual_modes() -> Iterator[None]:
-    """JAX's usual modes: stricter ones are for the code of those who set them.
+    """Context with JAX's default modes, for code of the library.
 
-    In ours shapes and dtypes are promoted, and values that are not finite come and go.
+    The library promotes shapes and dtypes, and has intermediate values that are not finite.
+    Stricter modes that users set apply to their own code only.
     """
     with (
         jax.numpy_rank_promotion("allow"),
@@ -202,7 +203,7 @@ def usual_modes() -> Iterator[None]:
 
 
 def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple[Any, ...]:
-    """Arguments after the checks of their names, outside of a decorated function."""
+    """Checks arguments by their names, without decorating a function."""
     _same_rows(arguments)
     seen = Seen(arguments, minimum, copies)
     for name in arguments:
@@ -212,17 +213,17 @@ def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple
 
 
 def _same_rows(arguments: dict[str, Any]) -> None:
-    """Refuses tables whose rows have other labels than those of another argument."""
+    """Refuses tables whose row labels differ between arguments."""
     checks.same_rows(**{x: v for x, v in arguments.items() if x in _SAMPLES or x[:3] == "at_"})
 
 
 def inner(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function behind the gate, for arguments that have passed already."""
+    """The undecorated function, for arguments that have been checked."""
     return getattr(function, "__wrapped__", function)
 
 
 def argument(*names: str) -> Callable[[Check], Check]:
-    """Puts a check (name, value, seen) → value into the table."""
+    """Registers a check (name, value, seen) → value for argument names."""
 
     def put(check: Check) -> Check:
         _TABLE.update(dict.fromkeys(names, check))
@@ -232,12 +233,12 @@ def argument(*names: str) -> Callable[[Check], Check]:
 
 
 def usual(name: str) -> Check:
-    """The check of a name, for those of single functions to go on with."""
+    """The registered check of a name, for use inside checks of single functions."""
     return _TABLE[name]
 
 
 def together(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Has a check of several arguments, each of which has passed its own, return all of them."""
+    """Registers a joint check of several arguments, which runs after their single checks."""
 
     def put(check: Callable[..., Any]) -> Callable[..., Any]:
         _TOGETHER[names] = check
@@ -266,7 +267,7 @@ def _check_of(name: str, annotation: Any, own: dict[str, Check]) -> Check | None
 
 
 def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
-    """The check of what an argument is: one of some records, or what a protocol has."""
+    """Check that an argument is an instance of given records, or satisfies a protocol."""
     kinds = typing.get_args(annotation) or (annotation,)
     needed, what = [], " or ".join(getattr(kind, "__name__", "") for kind in kinds)
     if is_protocol := getattr(annotation, "_is_protocol", False):
@@ -280,7 +281,7 @@ def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
         while "distribution" in getattr(type(inside), "__dataclass_fields__", ()):
             inside = inside.distribution
         is_right = not isinstance(value, type) if is_protocol else isinstance(inside, kinds)
-        with contextlib.suppress(Exception):  # of properties of wrong parameters, refused later
+        with contextlib.suppress(Exception):  # wrong parameters, refused later
             is_right = is_right and all(hasattr(value, x) for x in needed)
         if not is_right:
             raise TypeError(f"{name}: expected {what}, got {checks.described(value)}")
@@ -310,7 +311,7 @@ def _predictions(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("targets", "at_targets")
 def _targets(name: str, value: Any, seen: Seen) -> Any:
-    # Labels may come in place of correctness, and confidences in place of predictions.
+    # Arguments may be swapped: labels for correctness, confidences for predictions.
     place = "confidences" if name == "correct" else name.replace("targets", "predictions")
     predictions = seen.before(name, place)
     if not checks.is_distribution(predictions):
@@ -323,10 +324,10 @@ def _targets(name: str, value: Any, seen: Seen) -> Any:
     possible = {x: checks.targets_of(seen[x], name, value) for x in models}
     for model, checked in possible.items():
         checks.refuse_rounded(name, received, checked, seen[model])
-        # Integers are never NaN, so their predictions become it.
+        # Integers cannot be NaN, so their predictions become NaN.
         if not checks.is_concrete(checked):
             seen[model] = checks.nan_rows(checks.missing_rows(checked), seen[model])
-    # Truth values are labels 0 and 1, but not numbers.
+    # Booleans are accepted as labels, not as numbers.
     return jax.tree.map(lambda y: y.astype(int) if y.dtype == np.bool_ else y, possible[place])
 
 
@@ -344,16 +345,16 @@ def sample_weights(
     """Weights of n samples, scaled so that their sum is that of their squares.
 
     With u_i = w_i Σ_j w_j / Σ_j w_j² the sum Σ_i u_i = Σ_i u_i² = (Σ_i w_i)² / Σ_i w_i² is the
-    effective number of samples (Kish), which takes the place of n in every formula: means are
+    effective number of samples (Kish), which replaces n in every formula: means are
     Σ_i u_i x_i / Σ_i u_i, and means over pairs i ≠ j have the divisor n (n − 1). Weights that are
     0 or equal become 0 and 1. The weight of no sample changes if all are multiplied by a constant.
 
     Args:
-        weights: w ≥ 0, [n], or None for samples that count equally.
-        samples: checked data with leading axis n, in whose precision the weights are.
+        weights: w ≥ 0, [n], or None for equal weights.
+        samples: checked data with leading axis n; weights get their precision.
         minimum: smallest number of positive weights.
         name: how messages call them.
-        as_copies: whether to return w as it is, the numbers of copies of the samples.
+        as_copies: whether to return w unscaled, as numbers of copies of the samples.
     """
     if weights is None:
         return None
@@ -368,7 +369,7 @@ def sample_weights(
     if as_copies:
         array = array.astype(dtype)
         return jnp.where(jnp.any(array > 0), array, jnp.nan)
-    # In units of a number that takes their squares into range.
+    # Scaled so that squares do not overflow or underflow.
     largest = array.max() if is_known else jax.lax.stop_gradient(jnp.max(array))
     array = (array / largest).astype(dtype)
     array = array * (xp.sum(array) / xp.sum(xp.square(array)))
@@ -376,7 +377,7 @@ def sample_weights(
 
 
 def plain_weights(name: str, weights: Any, n: int) -> Any:
-    """Weights of n samples in the units in which they are given, [n]; a mask is 0 or 1."""
+    """Weights of n samples, unscaled, [n]; a mask becomes 0 or 1."""
     array = checks.as_arrays(name, weights)
     is_mask = getattr(array, "dtype", None) == np.bool_
     array = checks.floating(name, array.astype(int) if is_mask else array)
@@ -393,7 +394,7 @@ def confidence_array(name: str, value: Any, seen: Seen) -> jax.Array:
         raise TypeError(f"{name}: expected an array [n] or a batch of Bernoulli, got {got}")
     value = checks.narrowed(name, checks.received(name, value, checks.unit_interval))
     checks.an_array(name, value, "an array [n]")
-    # Integers are more likely the other argument than probabilities 0 and 1.
+    # Integers are more likely a swapped argument than probabilities 0 and 1.
     if value.dtype not in (jnp.float32, jnp.float64):
         raise TypeError(f"{name}: expected float32 or float64, got {value.dtype}")
     checks.shape(name, value, (None,), "[n]")
@@ -422,13 +423,13 @@ def group_ids(name: str, value: Any, n: int, *, kind: str = "group") -> jax.Arra
 
 @argument("times")
 def _times(name: str, value: Any, seen: Seen) -> Any:
-    """Times of the samples in their order, numbers or NumPy's datetimes; equal ones may be."""
+    """Nondecreasing times of the samples: numbers or NumPy's datetimes."""
     array = np.asarray(value) if checks.is_concrete(value) else np.empty(0, object)
     if array.dtype.kind not in "iufM":
         expected = "numbers or numpy.datetime64 that are known when compiling"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(value)}")
     checks.shape(name, array, (seen.number(name),), "[n], a time for each prediction")
-    follows = array >= np.append(array[:1], array[:-1])  # which no missing time does
+    follows = array >= np.append(array[:1], array[:-1])  # false for missing times
     checks.refuse_where(~follows, name, "forecasts with times, in the order of time", array)
     return value
 
@@ -442,7 +443,7 @@ def _recalibration(name: str, value: Any, seen: Seen) -> Any:
 
 
 def fields_checked(name: str, record: Any, seen: Seen) -> Any:
-    """A record whose fields have passed as arguments of these names; known ones stay known."""
+    """A record whose fields are checked as arguments of these names."""
     seen = Seen(vars(record))
     for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
         name, check = field.name, _check_of(field.name, field.type, {})
@@ -453,7 +454,7 @@ def fields_checked(name: str, record: Any, seen: Seen) -> Any:
 
 
 def _of_one_length(name: str, value: Any, seen: Seen) -> Any:
-    """The value, refused if there are not as many samples as in the arguments before it."""
+    """The value, refused if its number of samples differs from that of earlier arguments."""
     place = "at_" if name.startswith("at_") else ""
     size = checks.leading_size(name, value)
     first, expected = seen.lengths.setdefault(place, (name, size))

@@ -1,4 +1,4 @@
-"""The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
+"""Records: frozen dataclasses that are JAX pytrees."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -11,10 +11,9 @@ from jax.core import Tracer
 
 T = TypeVar("T")
 
-# Arrays in nested containers, for which Python has no type, and JAX no other.
+# Any pytree of arrays.
 PyTree: TypeAlias = Any
-# What becomes an array at the gate: lists, arrays of NumPy, JAX, pandas and PyTorch, which have no
-# type in common.
+# Anything that the gate converts to an array: lists, and arrays of NumPy, JAX, pandas and PyTorch.
 Numbers: TypeAlias = Any
 
 Pair: TypeAlias = tuple[jax.Array, jax.Array]
@@ -35,7 +34,7 @@ def parameter(constraint: object, **default: Any) -> Any:
 
 
 def part(check: Callable[[Any, str], Any], **default: Any) -> Any:
-    """Field for a record or a function, which `check(value, name)` returns or refuses."""
+    """Field for a record or a function; `check(value, name)` returns or refuses its value."""
     return dataclasses.field(metadata={"check": check}, **default)
 
 
@@ -104,7 +103,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _kind(leaf: Any) -> tuple[Any, ...]:
-    """What equal leaves share: a type, and a shape."""
+    """Type and shape of a leaf, for comparing leaves."""
     is_array = hasattr(leaf, "dtype")  # NumPy's float64 equals Python's float
     return is_array, leaf.dtype if is_array else type(leaf), np.shape(leaf)
 
@@ -116,7 +115,7 @@ def _hash(self: Any) -> int:
 
 
 def _shown_record(self: Any) -> str:
-    """What `dataclasses` would print, with numbers, and summaries of large arrays."""
+    """Representation like that of `dataclasses`, with summaries of large arrays."""
     shown = ", ".join(
         f"{field.name}={jax.tree.map(_summary, getattr(self, field.name))!r}"
         for field in dataclasses.fields(self)
@@ -125,17 +124,17 @@ def _shown_record(self: Any) -> str:
     return f"{type(self).__qualname__}({shown})"
 
 
-_shown_record.__name__ = "__repr__"  # which is what `help` calls it
+_shown_record.__name__ = "__repr__"  # the name that `help` shows
 
 
 class _Text(str):
-    """What is printed as it is."""
+    """Text whose representation has no quotes."""
 
     __repr__ = str.__str__
 
 
 def _summary(leaf: Any) -> Any:
-    """Of an array without axes its number, of a large one its type, shape and mean."""
+    """Number of a scalar array; type, shape and mean of a large array."""
     is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, Tracer)
     if not is_array or (leaf.ndim > 0 and leaf.size <= _SHOWN):
         return leaf
@@ -150,9 +149,9 @@ def _summary(leaf: Any) -> Any:
 
 
 def varying_as(first: T, data: PyTree) -> T:
-    """The start of a loop, which inside of `shard_map` differs between devices if the data do.
+    """Initial value of a loop, marked as varying over the devices of `shard_map` as the data are.
 
-    Data may be a function that returns them, where they have to be computed.
+    Data that have to be computed are passed as a function that returns them.
     """
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return first

@@ -1,8 +1,9 @@
 """Parts of log-densities that stay accurate where log-gamma functions cancel, and quantiles.
 
-The logarithm of a Poisson or beta density is the difference of log-gamma functions and logarithms
-that are some 10⁵ times as large for parameters of 10⁴; in float32 nothing is left of it. Written
-with the deviance and the error of Stirling's formula every term is as small as the result.
+The logarithm of a Poisson or beta density is a difference of log-gamma functions and logarithms.
+For parameters of 10⁴ these terms are about 10⁵ times as large as the result, and float32 loses all
+digits. Written with the deviance and the error of Stirling's formula, every term is as small as the
+result.
 
 References: Loader (2000), Fast and accurate computation of binomial probabilities.
 """
@@ -27,7 +28,7 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260)
 _STIRLING += (-1 / 360, 1 / 12)
 _NUM_TERMS = 100  # of the continued fraction; enough for parameters up to 1e4
-SERIES_FROM = 9.0  # where the first term that is left out is below 1e-17
+SERIES_FROM = 9.0  # the first omitted term is below 1e-17 from here on
 
 
 def stirling_error(x: jax.Array) -> jax.Array:
@@ -95,7 +96,7 @@ def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:
 def log_dirichlet_density(concentration: jax.Array, y: jax.Array) -> jax.Array:
     """Log-density of a Dirichlet distribution on the closed simplex, [..., d] → [...].
 
-    Where a coordinate is zero it is the limit: infinite unless its concentration is one.
+    At a coordinate of zero the value is the limit: infinite unless the concentration is one.
     """
     total = jnp.sum(concentration, -1, keepdims=True)
     is_inner = y > 0
@@ -122,8 +123,8 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
 def gamma_tails(y: jax.Array, rate: jax.Array) -> Pair:
     """P(Z > y) and P(Z ≤ y) of a Poisson variable, y ≥ 0, by quadrature of ∫ tʸ e^(−t) / y! dt.
 
-    They are the probabilities that a gamma variable with concentration y + 1 is below and above the
-    rate. The smaller of the two has all its digits.
+    They are the probabilities that a gamma variable with concentration y + 1 is below and above
+    the rate. The smaller one is accurate.
 
     The integrand is log-concave with its mode at y. It is integrated from the rate away from the
     mode, until it has fallen by e⁻⁴⁰.
@@ -156,9 +157,9 @@ def incomplete_gamma(a: jax.Array, x: jax.Array) -> Pair:
 def incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
     """Regularised incomplete beta functions at x and at `rest` = 1 − x: P(X ≤ x) and P(X > x).
 
-    For X ~ Beta(a, b) and 0 < x < 1, by a continued fraction whose terms do not cancel. Of a small
-    `rest` 1 − x would not have the digits. JAX's betainc computes the leading factor from log-gamma
-    functions, which leaves two correct digits in float32 at parameters of 1e4.
+    For X ~ Beta(a, b) and 0 < x < 1, by a continued fraction whose terms do not cancel. `rest` is
+    passed because 1 − x has lost the digits of a small value. JAX's betainc computes the leading
+    factor from log-gamma functions: two correct digits in float32 at parameters of 1e4.
 
     References: DiDonato and Morris (1992), Algorithm 708, eq. (9).
     """
@@ -195,7 +196,7 @@ def _incomplete_beta_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]
 
 
 def beta_tails(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
-    """P(X ≤ x), P(X > x) for X ~ Beta(a, b) with a, b > 1e4: quadrature of the density beside x."""
+    """P(X ≤ x), P(X > x) for X ~ Beta(a, b) with a, b > 1e4: quadrature of the density near x."""
     is_upper = x * (a + b) > a
     first, second = jnp.where(is_upper, b, a), jnp.where(is_upper, a, b)
     near, far = jnp.where(is_upper, rest, x), jnp.where(is_upper, x, rest)
@@ -243,8 +244,8 @@ def inverse_of_cdf(
 ) -> jax.Array:
     """Smallest floating-point number y in [low, high] with cdf(y) ≥ level; not differentiable.
 
-    Bisection of the bit patterns, in the order of the numbers: 32 steps in float32, 64 in float64,
-    and every digit of y, of whatever size.
+    Bisection over bit patterns, which are ordered like the numbers: 32 steps in float32, 64 in
+    float64. Every digit of y is correct, for y of any size.
     """
     integer = jnp.int64 if level.dtype == jnp.float64 else jnp.int32
 
@@ -265,8 +266,8 @@ def inverse_of_cdf(
 def implicit_quantile(solve: Callable[[Any, jax.Array], jax.Array]) -> Callable[..., jax.Array]:
     """A quantile function (p, level) → y with the derivatives that cdf(y) = level defines.
 
-    The step dy = (dlevel − dF(y)) / density is zero where there is no finite density. Derivatives
-    of `solve` do not count.
+    The step dy = (dlevel − dF(y)) / density is zero if the density is not finite. Derivatives of
+    `solve` are ignored.
     """
 
     @jax.custom_jvp
