@@ -1,6 +1,6 @@
-"""Handler of Ctrl-C, imported before JAX, whose import takes seconds.
+"""Handler of Ctrl-C, installed before JAX, whose import takes seconds.
 
-It ends the process: JAX ignores exceptions in some of its callbacks.
+It ends the process, because JAX ignores exceptions in some of its callbacks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Base class of distances; Euclidean, Manhattan, total variation, MMD, and of features."""
+"""Base class of distances; Euclidean, Manhattan, total variation, MMD, distance of features."""
 
 import dataclasses
 import functools

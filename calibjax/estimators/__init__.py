@@ -1,4 +1,14 @@
-"""Estimators of calibration errors."""
+"""Estimators of calibration errors.
+
+| estimators | predictions | targets |
+| --- | --- | --- |
+| `skce`, `skce_biased`, `skce_block`, `skce_dispersion`, `ucme`, `witness` | any | [n] or [n, d] |
+| `ece`, `mce`, `reliability_curve`, `isotonic_curve` | classes | labels [n] |
+| `lce`, `mlce`, `local_errors`, `kernel.mmce` | confidences of `top_label` | correctness [n] |
+| `pit_values` and its curves | numbers, counts, ensembles of numbers | [n] |
+
+Targets [n, d] belong to predictions of vectors, such as `MvNormal` and `Ensemble` of vectors.
+"""
 
 from calibjax.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.binned import ece, mce

@@ -5,8 +5,8 @@ The Dirichlet kernel of bandwidth h around a sample p is the density
     k(q; p) = Γ(1/h + m) / Π_c Γ(p_c/h + 1) · Π_c q_c^(p_c/h)
 
 of Dirichlet(p/h + 1), whose mode is p. Its factors overflow, and the terms of its logarithm, of
-size log(1/h)/h, nearly cancel. So it is computed with the remainder r(x) = log Γ(x + 1) − x log x +
-x of Stirling's formula, of size log x,
+size log(1/h)/h, nearly cancel. It is therefore computed from the remainder of Stirling's formula,
+r(x) = log Γ(x + 1) − x log x + x, of size log x,
 
     log k(q; p) = −KL(p ‖ q) / h − Σ_c r(p_c/h) + r(1/h) + Σ_{0<k<m} log(1/h + k).
 """

@@ -1,8 +1,8 @@
 """Reliability curves, binned and isotonic, with consistency bands under calibration.
 
 If the model is calibrated then, given the predictions, the targets are independent draws y_i ~ p_i.
-So the observed counts are exchangeable with those of redraws of the whole data set, from which the
-bands are computed.
+So the observed counts and the counts of redrawn data sets are exchangeable. The bands are computed
+from the redraws.
 """
 
 import dataclasses

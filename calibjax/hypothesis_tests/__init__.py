@@ -1,4 +1,15 @@
-"""Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
+"""Tests of the null hypothesis that a model is calibrated, and confidence intervals.
+
+| tests | predictions |
+| --- | --- |
+| tests and intervals of the SKCE, `exact_test`, `group_calibration_test` | any, also vectors |
+| `ensemble_skce_test`, `rank_histogram_test` | ensembles of numbers or vectors |
+| `e_process` | classes, numbers, ensembles of numbers, normal vectors |
+| `coverage_test` | quantiles |
+| `local_calibration_test` | confidences of `top_label` |
+| `spiegelhalter`, `hosmer_lemeshow`, `cox`, `cumulative_difference` | one probability |
+| `pit_ks`, `berkowitz` | numbers |
+"""
 
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test, composite_calibration_test
 from calibjax.hypothesis_tests.asymptotic import (

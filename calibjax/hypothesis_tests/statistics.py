@@ -2,7 +2,7 @@
 
 Textbook p-values use the distribution of a statistic under calibration for large n. `exact_test`
 calls the attribute textbook_pvalue(value, predictions, targets, **options) of a statistic;
-statistics of users may have one as well.
+users' own statistics may have one, too.
 """
 
 import functools

@@ -9,7 +9,7 @@ All devices of `jax.set_mesh` have all samples, and share the tiles.
 
 All reductions need O(n · tile) memory, even in reverse mode. Sums over pairs of one set evaluate
 each pair once. Tiles are added with compensation, so long sums are accurate in float32. Derivatives
-are those of JAX, of all orders and in both modes.
+of all orders exist in forward and reverse mode.
 """
 
 # The other sums are internal.

@@ -1,4 +1,4 @@
-"""Sums over pairs of points on a line, with exponential kernels: in linear time, and exact.
+"""Exact sums over pairs of points on a line, with exponential kernels, in linear time.
 
 Let x be in ascending order, and r ≥ 0 a rate. The sum of all earlier samples at x_j,
 

@@ -1,4 +1,4 @@
-"""Sums and means of a pair function in tiles: cutting, visiting, adding up."""
+"""Sums and means of a pair function, computed in tiles."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Figures, drawn with matplotlib, which is imported when one of them is drawn."""
+"""Figures, drawn with matplotlib, which is imported at the first figure."""
 
 from calibjax.plotting.diagrams import (
     coverage_curve,

@@ -1,4 +1,4 @@
-"""Where the figures are drawn: matplotlib, its Axes, and the values that are shown."""
+"""Shared parts of the figures: import of matplotlib, Axes, colours, checks of values."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Maps of errors: of groups, of places in feature space, and of the witness."""
+"""Maps of errors: in groups, in feature space, and of the witness."""
 
 import math
 from collections.abc import Sequence

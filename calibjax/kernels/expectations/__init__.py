@@ -1,6 +1,6 @@
-"""Expectations of target kernels under predicted distributions: rules, and a file per family.
+"""Expectations of target kernels under predicted distributions.
 
-`calibjax.kernels` imports the families, which register their rules.
+Each file registers rules for its families when `calibjax.kernels` is imported.
 
 For a target kernel k and predictions p, q the calibration kernel needs
 
@@ -9,7 +9,7 @@ For a target kernel k and predictions p, q the calibration kernel needs
     k(y, z) − m_p(z) − m_q(y) + M_{p,q}           `centered_kernel`
 
 The last is the inner product of k(y, ·) − m_p and k(z, ·) − m_q in the Hilbert space of k. Target
-kernels do not see the features of predictions that have any.
+kernels ignore the features of predictions.
 
 References: W21 §3.2, eq. (5), and App. D.
 """

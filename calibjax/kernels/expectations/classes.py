@@ -2,8 +2,7 @@
 
 Expectations under class predictions: sums over the classes.
 
-Labels are names, not numbers: estimators and tests refuse kernels that would compute distances
-between them.
+Labels are names, not numbers: estimators and tests refuse kernels of distances between labels.
 
 Expectations of smooth kernels under beta predictions, by projection on Chebyshev polynomials.
 

@@ -5,14 +5,13 @@ For all numbers y and z within a range of W length scales
     exp(−(y − z)² / (2 ℓ²)) = Σ_{k ≥ 0} c_k cos(k s (y − z) / ℓ)
 
 with spacing s = 2π / (W + c) and c_k = 2 s (2π)^(−1/2) exp(−(k s)² / 2), half of it for k = 0, up
-to an error ε for c = (−2 log(ε / 4))^½: the next copy of the kernel is W + c away, and the last
-frequency is where its spectrum is below ε (Poisson's summation formula).
-The features of a sample are hence
+to an error ε for c = (−2 log(ε / 4))^½ (Poisson's summation formula). The next copy of the kernel
+is W + c away, and at the last frequency the spectrum is below ε. The features of a sample are
 
     c_k^½ [exp(i t_k y) − E exp(i t_k Z)],   t_k = k s / ℓ,   k = 1, 2, …,
 
-real and imaginary parts, for which a family has to know its characteristic function only. The range
-holds the targets, and all but ε of what is predicted.
+real and imaginary parts. They need only the characteristic function of the family. The range
+contains the targets, and all but ε of the predicted probability.
 """
 
 import functools

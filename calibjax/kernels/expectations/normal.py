@@ -1,6 +1,6 @@
 """Expectations under normal predictions.
 
-Of the squared exponential kernel, with D = loc_p − loc_q and variances s, s' in units of the
+For the squared exponential kernel, with D = loc_p − loc_q and variances s, s' in units of the
 squared length scale ℓ²,
 
     m_p(z) = (1 + s)^(−1/2) exp(−(z − loc_p)² / (2 ℓ² (1 + s))),
@@ -14,15 +14,15 @@ Under multivariate normal predictions, with D = loc_p − loc_q and covariances 
     M_{p,q} = det(I + S + S')^(−1/2) exp(−Dᵀ (I + S + S')⁻¹ D / (2 ℓ²)),
 
 from Cholesky factors of I + S for each sample and of I + S + S' for each pair. S may be singular,
-as for linear maps of other predictions.
+for example after linear maps.
 
-Cost of a pair: about d³ / 6 multiplications, vectorised over the pairs for up to ten dimensions.
-Beyond, one library call per pair, and memory for tile² d² numbers.
+Cost of a pair: about d³ / 6 multiplications, vectorised over the pairs. More than ten dimensions
+take memory for tile² d² numbers.
 
 References: W21 App. D.1.
 
-Expectations of kernels on normal scores are those under the standard normal distribution, and means
-over the members of ensembles.
+Expectations of kernels on normal scores are taken under the standard normal distribution, and as
+means over the members of ensembles.
 """
 
 import dataclasses

@@ -33,7 +33,7 @@ gives the sum of the expectations of k(d + N m) over all integers m. N is chosen
 λ + λ' + ℓ² such that probabilities beyond N / 2 are below e⁻²¹, and frequencies where the
 integrand is below e⁻²¹ are left out. Then 31 nodes suffice for all rates and length scales.
 
-Expectations under mixtures, which are averages over components.
+Expectations under mixtures: averages over components.
 
 For mixtures p = Σ_i w_i p_i and q = Σ_j v_j q_j
 
@@ -51,24 +51,24 @@ For draws z_1, ..., z_m of p and z'_1, ..., z'_m of q with weights w and w'
 
 If the draws of p and q are independent, these are unbiased estimates of the expectations under the
 underlying distributions. A prediction that is paired with itself (on the diagonal of the biased
-SKCE, of the bootstrap and of test matrices, or after resampling) pairs each draw with itself, too,
-which makes M_{p,p} too large. So if p and q have the same index and hence are the same prediction,
+SKCE, of the bootstrap and of test matrices, or after resampling) also pairs each draw with itself,
+which makes M_{p,p} too large. If p and q have the same index, they are the same prediction, and
 these pairs are left out,
 
     M_{p,p} = Σ_{i≠j} w_i w_j k(z_i, z_j) / (1 − Σ_i w_i²),
 
-which is unbiased again. The price is that h is no longer positive semi-definite: its diagonal, and
-the biased SKCE, may be negative. Without indices, for example in distances between predictions,
-all pairs enter: M_{p,q} is that of the empirical distributions, whose maximum mean discrepancy is
+which is unbiased again. But h is then not positive semi-definite: its diagonal, and the biased
+SKCE, may be negative. Without indices, for example in distances between predictions,
+all pairs enter: M_{p,q} belongs to the empirical distributions, whose maximum mean discrepancy is
 a distance.
 
 Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
 draws are processed one by one, so that a tile of pairs needs no more memory than for one draw.
 
-The Stein kernel, whose expectations are zero under every density that it is defined for.
+Expectations of the Stein kernel, which are zero under every density.
 
 For functions f that vanish with the density at the ends of its support E[s_p(Y) f(Y) + ∇f(Y)] = 0,
-with the score s_p = ∇ log p. The rule is for all classes of predictions, those of a user, too.
+with the score s_p = ∇ log p. The rule holds for all predictions, also for users' own classes.
 """
 
 import math
