@@ -417,8 +417,8 @@ def witness_test(
     Args:
         key: a JAX random key.
         kernel: kernel on pairs (prediction, target), not chosen with the targets; None for
-            `kernels.default_kernel(predictions)`, for ensembles and draws only: the other default
-            kernels have no values at locations.
+            `kernels.default_kernel(predictions)`, for counts, ensembles and draws only: the other
+            default kernels have no values at locations.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family, not chosen with the targets.
