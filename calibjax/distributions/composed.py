@@ -25,7 +25,9 @@ from calibjax.distributions.normal import Normal, mean_distance
 
 @record
 class Mixture(Distribution):
-    """Mixture Σ_k w_k p_k of k distributions of one family, such as an ensemble of models.
+    """Mixture Σ_k w_k p_k of k distributions of one family, such as a deep ensemble.
+
+    For classes the average of the probabilities in `Categorical` is the same distribution.
 
     Attributes:
         weights: w, probabilities of the components, [k], or [n, k] for a batch; None if all

@@ -622,7 +622,7 @@ def composite_calibration_test(
     predictions are evaluated at the original predictions, because a flexible map may make wrong
     predictions nearly equal.
 
-    For *ensembles*, `Ensemble`, a redraw picks which of the repaired members and the target is the
+    For an `Ensemble`, a redraw picks which of the recalibrated members and the target is the
     target, as in `ensemble_skce_test`; kernels on predictions are evaluated at all m + 1 values.
 
     It is a parametric bootstrap: its level is correct as n grows, but not exact. The guide on

@@ -605,7 +605,7 @@ def skce_difference(
         v = 4 (n − 2) ζ₁ / (n (n − 1)) + 2 σ² / (n (n − 1)),
         σ² = mean of g_ij² over i ≠ j − U²,   ζ₁ = max(((n − 1)² S² / (n − 2) − σ²) / (n − 4), 0),
 
-    S² being the variance of the row means; without the maximum v is unbiased. z is close to
+    where S² is the variance of the row means. Without the maximum v is unbiased. z is close to
     standard normal if one of the models is miscalibrated. If both are calibrated, the test rejects
     too rarely (1 to 3 % at level 5 %). z is zero if U is a rounding error, or if all g_ij are
     equal, whose scatter is unknown.

@@ -37,8 +37,8 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
 
     Args:
         histogram: result of `estimators.pit_counts`, of one data set and outside of `jit`.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -91,8 +91,8 @@ def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     Args:
         curve: result of `estimators.coverage_curve` with `kind="quantile"`, of one data set and
             outside of `jit`.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -121,7 +121,8 @@ def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
 def coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Share of targets in the predicted central intervals, over the probability of the intervals.
 
-    Or share of targets up to the predicted quantiles, over their level. Intervals are too narrow
+    For curves of quantiles: share of targets up to the predicted quantiles, over their level.
+    Intervals are too narrow
     (overconfident) below the diagonal, too wide above it. Points outside the band of all levels
     are red diamonds.
 
@@ -129,8 +130,8 @@ def coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
 
     Args:
         curve: result of `estimators.coverage_curve`, of one data set and outside of `jit`.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -200,8 +201,8 @@ def reliability_diagram(
     Args:
         curve: result of `estimators.reliability_curve` or `estimators.isotonic_curve`, of one data
             set and outside of `jit`.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -311,9 +312,9 @@ def null_distribution(
         result: of a simulated test with one statistic, or one of its components, such as
             `result.components.dispersion`.
         bins: number of bars, of equal width.
-        xlabel: what the statistic is.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        xlabel: name of the statistic.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -376,8 +377,8 @@ def pvalue_ecdf(
         pvalues: for each name of a test its p-values on R data sets, [R]; at most nine tests.
         band: of R uniform p-values at all levels at once, the result of
             `estimators.coverage_curve(key, pvalues, kind="quantile")` for any R p-values.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -429,10 +430,10 @@ def murphy_diagram(
     Lines have labels for a legend; a new figure has one.
 
     Args:
-        curves: for each name of a model what `scores.murphy_curve` returned; at most nine.
-        xlabel: what is predicted, with its unit.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        curves: results of `scores.murphy_curve` by name of the model; at most nine.
+        xlabel: the predicted quantity, with its unit.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -480,7 +481,7 @@ def score_decomposition(
 ) -> "Axes":
     """Bars of a score and its parts: score = miscalibration − discrimination + uncertainty.
 
-    With draws under calibration, intervals beside the bars contain each part of a calibrated model
+    With draws under calibration, intervals next to the bars contain each part of a calibrated model
     with at least the probability `confidence_level` (each on its own): order statistics of the
     redraws, as the pointwise band of `estimators.reliability_curve`. A calibrated model has some
     miscalibration by chance; compare it with its interval.
@@ -488,13 +489,13 @@ def score_decomposition(
     All artists have labels for a legend; a new figure has one.
 
     Args:
-        decomposition: what `scores.brier_decomposition` or `crps_decomposition` returned, or the
+        decomposition: result of `scores.brier_decomposition` or `crps_decomposition`, or the
             result of `hypothesis_tests.exact_test` with one of them as the statistic, which has the
             draws.
         confidence_level: of the intervals, in (0, 1).
-        ylabel: what the score is, with its unit.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ylabel: name of the score, with its unit.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.
@@ -564,9 +565,9 @@ def e_process_wealth(
     Args:
         result: result of `hypothesis_tests.e_process`.
         significance_level: in (0, 1).
-        xlabel: what is counted on the horizontal axis.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        xlabel: the quantity on the horizontal axis.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes.

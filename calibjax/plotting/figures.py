@@ -31,7 +31,7 @@ CURVE_LOOKS = [{"color": color, "linestyle": style} for color, style in _LOOKS]
 def figure(
     ax: "Axes | None", size: tuple[float, float], *, ncols: int = 3, skipped: Sequence[str] = ()
 ) -> "Iterator[Axes]":
-    """The given Axes to draw on, or those of a new figure, which pyplot does not know of.
+    """The given Axes, or the Axes of a new figure that pyplot does not manage.
 
     A new figure has no frame above and to the right, and a legend above.
 

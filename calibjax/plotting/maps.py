@@ -39,14 +39,14 @@ def group_errors(
     room for numbers: there the significant cells have their sign.
 
     Args:
-        result: what `hypothesis_tests.group_calibration_test` returned, of one data set and outside
+        result: result of `hypothesis_tests.group_calibration_test`, of one data set and outside
             of `jit`.
         groups: names of the G groups, by default their numbers.
         residuals: names of the k residuals, by default their numbers; by the test's own default
             those of classes are the classes and "top label".
         significance_level: adjusted p-values up to this one are significant.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes; the colour bar is beside it.
@@ -147,13 +147,13 @@ def witness_map(
     predictions have a signed bar for each location, grey where it is not significant.
 
     Args:
-        result: what `hypothesis_tests.witness_test` returned, of one data set and outside of `jit`.
+        result: result of `hypothesis_tests.witness_test`, of one data set and outside of `jit`.
         at_predictions: its locations, batch of J scalar distributions with a method `mean`, or of
             class predictions.
         at_targets: [J].
         significance_level: adjusted p-values up to this one are significant.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes; the colour bar of a map is beside it.
@@ -290,8 +290,8 @@ def local_error_map(
         pvalues: of the local errors, such as those of `hypothesis_tests.local_calibration_test`,
             [n].
         significance_level: p-values up to this one are significant.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+        ax: matplotlib Axes to draw on; by default the Axes of a new figure, `.figure` of
+            the result. It is not shown by pyplot, and need not be closed.
 
     Returns:
         The Axes; the colour bar is beside it. Points are pixels in vector graphics, too, so that

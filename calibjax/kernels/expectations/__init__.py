@@ -151,7 +151,7 @@ def combine(kernel: TargetKernel, function: Callable[[Any], Any]) -> PyTree:
 
 
 def check_expectations(kernel: TargetKernel, predictions: Distribution) -> None:
-    """Raises what expectations under a batch of predictions would, without computing them."""
+    """Raises the errors of expectations under a batch of predictions, without computing them."""
     p = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), bare(predictions))
     jax.eval_shape(lambda p: double_expectation(kernel, p, p), p)
     check_values(kernel, predictions)
@@ -393,14 +393,14 @@ def _views_of_one(kernel: TargetKernel, prepared: tuple[Any, ...], p: Any) -> tu
 
 
 def has_offsets(kernel: TargetKernel, predictions: Distribution) -> bool:
-    """Whether the diagonal of h has something beside ‖f‖², as that of draws."""
+    """Whether the diagonal of h differs from ‖f‖², as for draws."""
     return any(_features_of(term, bare(predictions)).offset for _, term in terms(kernel))
 
 
 def offsets(
     kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, seen: Views
 ) -> jax.Array | None:
-    """What the centered kernel of each prediction with itself has beside ‖f‖², [n]; None: zero."""
+    """Centered kernel of each prediction with itself, minus ‖f‖², [n]; None: zero."""
     predictions, total = bare(predictions), None
     for (factor, term), one, view in zip(terms(kernel), prepared, seen.terms, strict=True):
         if (offset := _features_of(term, predictions).offset) is not None:
@@ -454,7 +454,7 @@ def _features_of(term: TargetKernel, p: Distribution) -> Features:
 def _scaled(
     kernel: TargetKernel, each: Iterable[Any], of_term: Callable[[Any, Any], PyTree]
 ) -> list[jax.Array]:
-    """Features (term, what they need) → [r, ...] of all terms of a kernel."""
+    """Features (term, arguments) → [r, ...] of all terms of a kernel."""
     return [
         values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values
         for (factor, term), one in zip(terms(kernel), each, strict=True)

@@ -403,9 +403,9 @@ for _family in _TRANSFORMS:
 
 
 def over_range(kernel: Any, predictions: Any, targets: Any) -> PyTree:
-    """A target kernel with squared exponential terms that know the range of these data.
+    """A target kernel whose squared exponential terms have the range of these data.
 
-    Only for families without expectations in closed form, or with double sums in place of these.
+    Only for families whose expectations have no closed form, or are double sums.
     """
     predictions = bare(predictions)
 
@@ -428,7 +428,7 @@ def _of_all_pairs(kernel: SquaredExponential, p: Distribution, *_: object) -> No
 
 
 def register_transform(distribution_type: type, transform: Transform) -> None:
-    """Registers what Fourier features need of a family that has no expectations in closed form."""
+    """Registers a family without closed-form expectations for Fourier features."""
     _TRANSFORMS[distribution_type] = transform
     register_expectations(
         SquaredExponential,
