@@ -2,10 +2,13 @@
 
 | estimators | predictions | targets |
 | --- | --- | --- |
-| `skce`, `skce_biased`, `skce_block`, `skce_dispersion`, `ucme`, `witness` | any | [n] or [n, d] |
-| `ece`, `mce`, `reliability_curve`, `isotonic_curve` | classes | labels [n] |
+| `skce`, `skce_biased`, `skce_block`, `skce_dispersion` | all except quantiles | [n] or [n, d] |
+| `ucme`, `witness` | all except quantiles | [n] or [n, d] |
+| `ece`, `mce` | classes | labels [n] |
+| `reliability_curve` | one probability | labels [n] |
+| `isotonic_curve` | one probability, or numbers | labels or numbers [n] |
 | `lce`, `mlce`, `local_errors`, `kernel.mmce` | confidences of `top_label` | correctness [n] |
-| `pit_values` and its curves | numbers, counts, ensembles of numbers | [n] |
+| `pit_values` | numbers, counts, quantiles, ensembles of numbers | [n] |
 
 Targets [n, d] belong to predictions of vectors, such as `MvNormal` and `Ensemble` of vectors.
 """

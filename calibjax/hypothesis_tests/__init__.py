@@ -2,13 +2,17 @@
 
 | tests | predictions |
 | --- | --- |
-| tests and intervals of the SKCE, `exact_test`, `group_calibration_test` | any, also vectors |
+| tests and intervals of the SKCE, `exact_test`, `group_calibration_test` | all except quantiles |
 | `ensemble_skce_test`, `rank_histogram_test` | ensembles of numbers or vectors |
 | `e_process` | classes, numbers, ensembles of numbers, normal vectors |
 | `coverage_test` | quantiles |
 | `local_calibration_test` | confidences of `top_label` |
 | `spiegelhalter`, `hosmer_lemeshow`, `cox`, `cumulative_difference` | one probability |
-| `pit_ks`, `berkowitz` | numbers |
+| `pit_ks` | numbers, counts, ensembles of numbers |
+| `berkowitz` | continuous numbers |
+
+Predictions of vectors have targets [n, d]. Tests of the SKCE, `exact_test`,
+`group_calibration_test` and tests of ensembles accept them.
 """
 
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test, composite_calibration_test

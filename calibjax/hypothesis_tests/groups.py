@@ -326,9 +326,9 @@ def local_calibration_test(
     bins stay fixed. Under calibration given the features, the redraws have the distribution of the
     data.
 
-    * `pvalue` tests each sample on its own: P(p_i ≤ α) ≤ α. About n α of n calibrated samples have
-    p_i ≤ α. * `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α.
-    Its
+    - `pvalue` tests each sample on its own: P(p_i ≤ α) ≤ α. About n α of n calibrated samples have
+      p_i ≤ α.
+    - `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α. Its
       minimum is the p-value of the hypothesis that the model is locally calibrated everywhere.
 
     Both hold for every n, every kernel and every number of redraws. The kernel must not be chosen
