@@ -67,12 +67,11 @@ def error(probs, targets, bandwidth=0.05, order=2):
 @pytest.mark.parametrize("h", [2.0, 0.1, 0.01, 1e-4])
 @pytest.mark.parametrize(("n", "m"), [(2, 3), (20, 2), (20, 5)])
 def test_against_loops(n, m, h, order):
-    for make in (interior, boundary):
-        if n > m:
-            probs, labels = make(n, m)
-            np.testing.assert_allclose(
-                error(probs, labels, h, order), error_oracle(probs, labels, h, order), rtol=2e-9
-            )
+    for make in (interior, boundary)[: 1 + (n > m)]:
+        probs, labels = make(n, m)
+        np.testing.assert_allclose(
+            error(probs, labels, h, order), error_oracle(probs, labels, h, order), rtol=2e-9
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -177,6 +177,17 @@ def test_compiled_with_groups_that_are_known():
         np.testing.assert_allclose(images[:, members], expected + np.zeros(20), rtol=1e-14)
 
 
+def test_groups_with_samples_without_weight():
+    """A group is fitted to its other samples; one that has no others is not fitted."""
+    method, weights = GroupWise(HistogramBinning(1)), np.ones(FEW)
+    weights[np.flatnonzero(GROUPS == 0)[0]] = 0
+    weights[GROUPS == 7] = 0
+    params = method.fit(*LABELLED, GROUPS, weights=weights)
+    assert list(params) == [0, 2]
+    kept = (GROUPS == 0) & (weights > 0)
+    np.testing.assert_allclose(params[0].accuracies, [LABELLED[1][kept].mean()], rtol=1e-14)
+
+
 def test_groups_that_fit_does_not_know():
     method = GroupWise(PlattScaling())
     with pytest.raises(ValueError, match=r"were in fit, \[0, 2\], got \[7\]"):
