@@ -110,7 +110,7 @@ class Distribution(Batch):
 
 def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ()) -> jax.Array:
     """Targets of a batch, of declared shape and support, with `more` axes after the first."""
-    support: Constraint | None = getattr(getattr(p, "components", p), "support", None)
+    support: Constraint | None = getattr(p, "support", None)
     if support is None:
         return checks.finite(name, targets)
     if not (lengths := checks.axis_lengths(p)):

@@ -48,6 +48,11 @@ class Mixture(Distribution):
     components: Any = dataclasses.field(metadata={"axes": ("k",)})
 
     @property
+    def support(self) -> Constraint:
+        """That of the components; numbers if they do not declare one."""
+        return getattr(self.components, "support", real)
+
+    @property
     def mixing_probs(self) -> jax.Array:
         """Probability of each component, [k], with sum one even if weights are rounded."""
         return normalised(self.weights, self.components)

@@ -48,3 +48,26 @@ def test_all_pairs_of_components_enter(num_components):
     expected = oracles.h_matrix(functools.partial(_mixture_h, length_scale=0.7), samples)
     ours = oracles.calibration_kernel_matrix(_kernel(), predictions, targets)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
+
+
+def test_normal_scores_of_mixtures_of_counts():
+    """The expectation of the centered kernel is zero: the sum over all counts."""
+    rates = jnp.asarray([[0.4, 2.5], [1.0, 7.0]])
+    p, q = distributions.Mixture(None, distributions.Poisson(rates))
+    counts, kernel = np.arange(60), kernels.NormalScore(kernels.SquaredExponential(0.8))
+    values = jax.jit(
+        jax.vmap(lambda y: kernels.expectations.centered_kernel(kernel, p, y, q, 4), 0)
+    )(counts)
+    probs = np.exp(jax.vmap(p.log_prob)(counts))
+    assert np.abs(values).max() > 0.1
+    np.testing.assert_allclose(probs @ values, 0, atol=1e-6)
+
+
+def test_default_kernels_of_mixtures_of_vectors():
+    """Vectors have no distribution function, so their targets are compared themselves."""
+    loc = np.random.default_rng(0).normal(size=(12, 2, 3))
+    predictions = distributions.Mixture(None, distributions.DiagNormal(loc, np.ones_like(loc)))
+    kernel = kernels.default_kernel(predictions)
+    assert isinstance(kernel.target, kernels.SquaredExponential)
+    groups = kernels.default_kernels(predictions)
+    assert all("target" in name for name in groups)
