@@ -14,7 +14,8 @@ from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
 from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Bernoulli, Categorical, Quantiles
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.composed import bare
 from calibjax.estimators.kernel import mean_difference
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
 from calibjax.estimators.pit import randomised_intervals
@@ -25,7 +26,8 @@ from calibjax.hypothesis_tests.redraws import (
     warn_of_members,
 )
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.kernels import Kernel, default_kernel
+from calibjax.kernels import Kernel, TensorProduct, White, default_kernel
+from calibjax.kernels.defaults import target_kernels
 from calibjax.operators.plan import bytes_of_tile
 
 # By chance, the mean of a residual over the redraws deviates from zero by less than this many
@@ -416,9 +418,9 @@ def witness_test(
 
     Args:
         key: a JAX random key.
-        kernel: kernel on pairs (prediction, target), not chosen with the targets; None for
-            `kernels.default_kernel(predictions)`, for counts, ensembles and draws only: the other
-            default kernels have no values at locations.
+        kernel: kernel on pairs (prediction, target), not chosen with the targets. None for the
+            kernel on predictions of `kernels.default_kernel`, and `kernels.White` for classes or
+            the kernel on targets of `kernels.default_kernels` for other families.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family, not chosen with the targets.
@@ -461,11 +463,18 @@ def witness_test(
     """
     warn_of_members(predictions)
     locations = at_predictions, at_targets
-    data = kernel or default_kernel(predictions), locations, weights
+    data = kernel or _with_values(predictions), locations, weights
     options: Any = {"num_draws": num_draws, "batch_size": batch_size}
     options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
     observed, redrawn = observed_and_redrawn(key, _signed, data, predictions, targets, **options)
     return _of_signed(checks.nan_with(observed, locations, weights), redrawn, "locations")
+
+
+def _with_values(predictions: Distribution) -> TensorProduct:
+    """Default kernel whose target kernel has values, which residual kernels have not."""
+    has_classes = has_class_probs(bare(predictions))
+    target = White() if has_classes else target_kernels(predictions)["targets 1 deviations"]
+    return TensorProduct(default_kernel(predictions).prediction, target)
 
 
 def _signed(data: tuple[Any, ...], predictions: Any, targets: Any) -> jax.Array:

@@ -158,3 +158,19 @@ def test_interval_is_the_jackknife_over_clusters():
     assert_allclose([found.estimate, found.standard_error], [estimate, error], rtol=1e-9)
     limits = scipy.stats.t.interval(0.95, 9, estimate, error)
     assert_allclose([found.low, found.high], limits, rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["classes", "numbers", "vectors"])
+def test_witness_with_the_default_kernel(family):
+    """An error of all predictions is found where it is, and not far from all targets."""
+    loc = np.random.default_rng(1).normal(size=(80, 2))
+    predictions, near, far, targets = {
+        "classes": (Categorical(np.tile([0.5, 0.3, 0.2], (80, 1))), 2, 1, np.arange(80) % 2 * 2),
+        "numbers": (Normal(loc[:, 0], np.ones(80)), loc[0, 0] + 1.5, 99.0, loc[:, 0] + 1),
+        "vectors": (MvNormal(loc, np.tile(np.eye(2), (80, 1, 1))), loc[0] + 1.5, 99.0, loc + 1),
+    }[family]
+    at = predictions[np.zeros(2, int)], np.stack([near, np.broadcast_to(far, np.shape(near))])
+    test = witness_test(KEY, None, predictions, targets, *at, num_draws=199)
+    assert test.adjusted_pvalue[0] <= 0.05
+    assert test.estimate[0] > 0
+    assert family == "classes" or abs(test.estimate[1]) < 1e-9
