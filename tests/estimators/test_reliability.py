@@ -166,6 +166,8 @@ def test_regression_of_all_points():
     places = [0, 20, 39, 59]
     np.testing.assert_allclose(some.frequency, expected[places], atol=1e-6)
     assert not (curve.pointwise_lower < curve.simultaneous_lower).all()
+    widths = np.asarray(curve.simultaneous_upper - curve.simultaneous_lower)
+    assert widths.min() > widths.max() / 8  # near 0 and 1, where half of it is cut off, too
 
 
 def test_bands_from_regressions_of_redraws():

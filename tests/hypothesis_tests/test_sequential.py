@@ -274,6 +274,13 @@ def test_outliers_of_counts_are_evidence(dtype):
     assert found.pvalue > 0
 
 
+def test_the_first_fit_is_to_eight_forecasts():
+    bets = {"refitted": recalibration.QuantileRecalibration()}
+    wealth = e_process(*NORMAL, bets=bets).log_wealth
+    assert_allclose(wealth[:8], 0)
+    assert wealth[8] != 0
+
+
 def test_isotonic_maps_are_bets():
     """Their params are as many as the forecasts that are kept."""
     rng = np.random.default_rng(5)
