@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, kernels, operators
-from calibjax.kernels.expectations import double_expectation
+from calibjax.kernels.expectations import double_expectation, single_expectation
 from calibjax.operators.plan import sample_pair
 from tests import oracles
 
@@ -101,3 +101,10 @@ def test_components_of_mixtures_are_not_paired_with_themselves():
     m = 0.25 * (k(one, 0.0).sum() + k(two, 0.0).sum())
     pairs = 0.25 * (k(one[0], one[1]) + k(two[0], two[1]) + 0.5 * k(one, two).sum())
     np.testing.assert_allclose(ours[0, 0], 1 - 2 * m + pairs, rtol=1e-12)
+
+
+def test_one_missing_draw_is_enough():
+    """Integers cannot be NaN; the smallest one stands for it."""
+    values = np.array([3, np.iinfo(np.int32).min, 4], np.int32)
+    expectation = single_expectation(kernels.White(), Ensemble(jnp.asarray(values)), 4)
+    assert np.isnan(expectation)
