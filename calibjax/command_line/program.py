@@ -50,8 +50,6 @@ Are the predictions in a file calibrated? Prints what is wrong, by how much, and
   q0.05 ...            quantiles                         target
   member_1 ...         members of ensembles              target
   output_type, output_type_id, value                     observation: forecasts of hubs
-  group, group_NAME    groups, which are tested one by one
-  feature_NAME ...     features, given which the predictions are tested
 
 All other columns are named by options. Where columns have two meanings, nothing is read, and the
 message shows the options.
@@ -363,8 +361,7 @@ def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, st
     facts.append(("file", "; ".join(map(str, options.files))))
     if len(models) > 1:
         facts += [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
-        unused = {"groups": "groups, not compared", "features": "features, not compared"}
-        facts += [(unused.get(name, name), value) for name, value in first.facts[1:]]
+        facts += first.facts[1:]
     else:
         facts += first.facts
     return [*facts, ("seed", str(options.seed))]

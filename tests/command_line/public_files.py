@@ -241,6 +241,36 @@ FILES += [
          "elo --target", "--target result --positive 1 --models elo market 538", OF_RIVALS),
 ]  # fmt: skip
 
+# Labels that are the model's decisions: `--target` says that they are not.
+DECIDED = CLASSES.argmax(1)
+AT_A_HALF, AT_A_THIRD = ((x <= EVENT).astype(int) for x in (0.5, 0.37))
+FILES += [
+    *(File(f"decisions as labels, {n} differ", "refused", table(
+        {**_IRIS, "label": SPECIES[np.where(n > ROWS, LABELS, DECIDED)]}),
+        f"label follows {N - sum(DECIDED[:n] != LABELS[:n])}.of.{N} --target",
+        "--target label", score("Categorical", CLASSES, np.where(n > ROWS, LABELS, DECIDED)))
+      for n in (0, 1)),
+    *(File(f"decisions at {x}", "refused", table({"prob": EVENT, "label": y}),
+           "label --target", "--target label", score("Bernoulli", EVENT, y))
+      for x, y in (("a half", AT_A_HALF), ("a third", AT_A_THIRD))),
+    File("decisions beside two classes", "refused", table(
+        {"p_no": NOT, "p_yes": EVENT, "label": np.array(["no", "yes"])[AT_A_THIRD]}),
+        "label --target", "--target label", score("Bernoulli", EVENT, AT_A_THIRD)),
+    File("decisions of credit", "refused", table(
+        {"pd": EVENT, "y": np.array(["approve", "reject"])[AT_A_THIRD]}), "pd --probability",
+        "--probability pd --positive reject --target y", score("Bernoulli", EVENT, AT_A_THIRD)),
+    File("too little confidence in good predictions", "read", table(
+        {**named("012", (CLASSES + 1) / 4, "prob_"),
+         "label": np.where(ROWS % 20 == 7, LABELS, DECIDED)}),
+        score=score("Categorical", (CLASSES + 1) / 4,
+                    np.where(ROWS % 20 == 7, LABELS, DECIDED))),
+    File("one event of many expected", "read", table(
+        {"prob": np.full(N, 0.3), "label": (ROWS == 5).astype(int)}),
+        score=score("Bernoulli", np.full(N, 0.3), (ROWS == 5).astype(int))),
+    File("the mean as target", "refused", table({"mean": LOC, "sd": SD, "target": LOC}),
+         "target --target", "--target target", score("Normal", LOC, SD, LOC)),
+]  # fmt: skip
+
 # What a person has to name: numbers, and how they are written.
 FILES += [
     File("Excel in German", "refused", codecs.BOM_UTF8 + table(
@@ -274,6 +304,17 @@ FILES += [
     File("percentiles and actual values", "refused", table(
         {**named(["p05", "p25", "p50", "p75", "p95"], QUANTILES), "actual": Y}), "p05 --target",
         "--target actual --quantiles 0.05=p05 0.25=p25 0.5=p50 0.75=p75 0.95=p95", OF_QUANTILES),
+    File("three digits behind each point, tabs", "read", table(
+        {k: [f"{x / 7:.3f}" for x in v] for k, v in _NORMAL.items()}, "\t"), name="data.tsv",
+        score=score("Normal", *(np.round(x / 7, 3) for x in _NORMAL.values()))),
+    *(File(about, "refused", table(_NORMAL, sep), "--sep", f"--sep '{sep}'", NORMAL)
+      for about, sep in (("lines as separators", "|"), ("blanks", " "))),
+    File("columns of text, aligned", "refused", "\n".join(
+        " ".join(f"{x!s:>9}" for x in row) for row in [[*_NORMAL], *zip(*_NORMAL.values())]),
+        "--sep", "--sep ' '", NORMAL),
+    File("-999 for missing", "refused", table(
+        {**_NORMAL, "target": np.where(_SEEN, Y, -999)}), "-999 --na",
+        "--na=-999 --skip-missing", _COMPLETE),
     File("mu and sigma, with weights", "refused", table(
         {"mu": LOC, "sigma": SD, "y": Y, "w": ROWS % 4 + 1.5}), "mu",
         "--mean mu --sd sigma --weights w", score("Normal", LOC, SD, Y, weights=ROWS % 4 + 1.5)),
@@ -296,6 +337,23 @@ FILES += [
         {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, ";"), "--sep"),
     File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
          "MARK thousands", name="money.tsv"),
+    *(File(f"{about}, 2.750 is 2750", "refused", table(
+        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, sep),
+        "--sep" if sep == "|" else "MARK thousands", name=name)
+      for about, sep, name in (("tabs", "\t", "money.tsv"), ("lines", "|", "money.txt"))),
+    File("no names above text labels", "refused", table(
+        {**named("123", CLASSES), "label": SPECIES[LABELS]}).partition("\n")[2],
+        "row.1 names"),
+    File("logarithms of probabilities", "refused", table(
+        {**named("abc", np.log(CLASSES).round(3), "prob_"), "label": np.array([*"abc"])[LABELS]}),
+        "row.2 logarithms|logits"),
+    File("sums of .97", "refused", table(
+        {**named("abc", (0.97 * CLASSES).round(4), "prob_"), "label": np.array([*"abc"])[LABELS]}),
+        "sum divide"),
+    File("hub with two observations of a task", "refused", table(
+        {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "observation same.task"),
+    File("log-normal of scipy", "refused", table({"s": SD, "loc": LOC, "scale": SD, "y": Y}),
+         "scale calibjax\\.evaluate"),
     File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
          "rate calibjax\\.evaluate"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),

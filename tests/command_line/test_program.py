@@ -68,7 +68,8 @@ def test_json(file, calls, capsys):
     file.write_text(
         "prob_cat,prob_dog,label,group_a,group_b,x\n0.5,0.5,dog,1,2,\n,,cat,1,1,\n0.5,0.5,cat,1,1,"
     )
-    assert main([str(file), "--json", "--seed", "7", "--skip-missing"]) == 0
+    options = ["--seed", "7", "--skip-missing", "--groups", "group_*"]
+    assert main([str(file), "--json", *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found.pop("input") == {
         "computed by": f"calibjax {calibjax.__version__}",

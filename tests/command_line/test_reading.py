@@ -72,7 +72,8 @@ def test_groups_features_weights_and_missing_values(written):
     groups = np.array(["north", "south"])[LABELS % 2]
     content = csv(names, LOC, SCALE, TARGET, groups, LABELS, *PROBS.T[:2], SCALE, LABELS)
     path = written(content + "1,1,1,?,1,1,1,1,1\n1,1,-,north,1,1,1,1,1\n")
-    data = load(path, "--skip-missing", "--na", "-", "--weights", "w")
+    columns = ["--weights", "w", "--groups", "group_*", "--features", "feature*"]
+    data = load(path, "--skip-missing", "--na", "-", *columns)
     np.testing.assert_array_equal(data.features, PROBS[:, :2])
     np.testing.assert_array_equal(data.weights, SCALE)
     assert data.groups == {"group_a": [*groups], "group_b": [*map(str, LABELS)]}
