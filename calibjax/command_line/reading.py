@@ -10,6 +10,7 @@ import dataclasses
 import fnmatch
 import gzip
 import io
+import itertools
 import re
 import stat
 from argparse import Namespace
@@ -23,12 +24,11 @@ import numpy as np
 
 from calibjax import distributions
 from calibjax._core import checks
-from calibjax._core.gate import passed
 from calibjax.distributions.base import Distribution
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
+OBSERVED = ("observation", "oracle_value")  # the targets of hubs
 HUB = ("output_type", "output_type_id", "value")
 OTHERS = ("groups", "features", "weights", "clusters")
 _LARGEST = 2**30  # bytes of a file, unpacked
@@ -56,7 +56,7 @@ _CERTAIN = {
 }
 # Names of columns beside which `loc` and `scale` belong to other distributions than the normal.
 _SHAPES = {"df", "nu", "shape", "power", "alpha", "skew", "a", "b", "c", "s", "xi", "distribution"}
-_THOUSANDS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
+_MARKS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
 _CODES = {f"-{digits}{end}" for digits in ("999", "9999", "99999") for end in ("", ".0")}
 
 
@@ -86,12 +86,8 @@ def shown(value: object) -> str:
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Names in a message, the first ones and the last of many."""
-    names = list(names)
-    shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
-    return ", ".join(
-        (x or "(without a name)") if x.isprintable() and len(x) <= _SHOWN else shown(x)
-        for x in shortened
-    )
+    names = [x if x.isprintable() and 0 < len(x) <= _SHOWN else shown(x) for x in names]
+    return ", ".join([*names[: most - 1], "…", names[-1]] if len(names) > most else names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,13 +173,9 @@ def _numbers(texts: Iterable[str], decimal: str | None = None) -> np.ndarray:
 
 def _advice(text: str) -> str:
     """What to do about a text that should be a number."""
-    patterns = {
-        r".*\d ?%": "; --percent reads percentages",
-        r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?": _THOUSANDS,
-        r"[+-]?\d*,\d+": "; --decimal , reads a decimal comma",
-        r"[+-]?\d*\.\d+": "; --decimal . reads a decimal point",
-    }
-    return next((advice for x, advice in patterns.items() if re.fullmatch(x, text)), "")
+    if re.fullmatch(r"[+-]?\d*([.,' ]\d+)+", text):
+        return _MARKS
+    return "; --percent reads percentages" if re.fullmatch(r".*\d ?%", text) else ""
 
 
 def read(path: Path, options: Namespace) -> Table:
@@ -196,18 +188,15 @@ def read(path: Path, options: Namespace) -> Table:
     Raises:
         InputError: if the file cannot be read, or has no rows.
     """
-    is_packed = path.suffix.lower() == ".gz"
-    kind = Path(path.stem if is_packed else path).suffix.lower()
-    if kind not in SEPARATORS:
-        refuse(path, f"a file {', '.join(SEPARATORS)} (or these with .gz)", path.name)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             refuse(path, "a regular file", "a folder, pipe or device")
-        with gzip.open(path) if is_packed else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             refuse(path, "at most 1 GiB", "more; take a sample of the rows")
-        sep = options.sep or SEPARATORS[kind]
+        sep = options.sep or ("tab" if ".tsv" in path.name.lower() else ",")
+        sep = "\t" if sep == "tab" else sep
         names, *cells = _rows(path, content, sep, is_named=options.sep is not None)
     except InputError:
         raise
@@ -237,7 +226,7 @@ def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[
     try:
         text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeError as error:
-        refuse(path, "text in UTF-8, or in UTF-16 with its mark", f"{error}; save it as UTF-8")
+        refuse(path, "text in UTF-8, or UTF-16 with its mark", f"{error}; save it as CSV in UTF-8")
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip():
@@ -279,26 +268,34 @@ class Data:
     """Predictions and targets.
 
     Attributes:
-        predictions: a batch of distributions.
+        predictions: a batch of distributions; those of several models by name.
         targets: [n].
+        classes: names of the classes, in the order of the labels; empty for other targets.
         groups: the group of each row, [n], by the name of the column; None without.
         features: [n, d], or None.
         weights: [n], or None.
         clusters: the cluster of each row as an integer, [n], or None.
-        classes: names of the classes, in the order of the labels; empty for other targets.
         table: the file, without rows that were left out.
         facts: descriptions of what was read, by name; the first is about the predictions.
     """
 
-    predictions: Distribution
+    predictions: Distribution | Mapping[str, Distribution]
     targets: np.ndarray
+    classes: tuple[str, ...]
     groups: dict[str, list[str]] | None
     features: np.ndarray | None
     weights: np.ndarray | None
     clusters: np.ndarray | None
-    classes: tuple[str, ...]
     table: Table
-    facts: tuple[tuple[str, str], ...]
+    facts: Sequence[tuple[str, str]]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further arguments of `compare` if there are several models, else of `evaluate`."""
+        if isinstance(self.predictions, Mapping):
+            return {"weights": self.weights, "clusters": self.clusters}
+        of_one = {"groups": self.groups, "features": self.features, "weights": self.weights}
+        return of_one | {"class_names": self.classes or None}
 
 
 def load_file(path: Path, options: Namespace) -> dict[str, Data]:
@@ -314,12 +311,11 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     table, unused = read(path, options), []
     meanings = _named(table, options)
     is_hub = not meanings and {*HUB} <= {*table.columns}
-    usual = ("observation", "oracle_value") if is_hub else TARGETS
-    target = _target(table, options.target, usual)
+    target = _target(table, options.target, OBSERVED if is_hub else TARGETS)
     if is_hub:
         table, meanings, unused = _of_hub(table, target)
     other = {x: _matching(table, getattr(options, x) or (), f"--{x}") for x in OTHERS}
-    inputs = [target, *(x for columns in other.values() for x in columns)]
+    inputs = [target, *itertools.chain(*other.values())]
     if not meanings:
         names = [x for x in table.columns if x not in inputs]
         meanings = {"": _certain(table, names, table.values(target))}
@@ -327,26 +323,36 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     name, count = Counter(inputs).most_common(1)[0]
     if count > 1:
         refuse(path, f"one use of column {name}", count)
-    number = len(table)
+    unused += [x for x in table.columns if x not in inputs]
+    rows = str(len(table))
     if options.skip_missing:
         labels = next(iter(meanings.values())).columns
-        missing = [table.is_missing(x, labels if x == target else ()) for x in inputs]
-        table = table.take(~np.any(missing, 0))
-        if not len(table):
+        lack = np.any([table.is_missing(x, labels if x == target else ()) for x in inputs], 0)
+        if lack.all():
             refuse(path, "rows without missing values", "none")
-    number -= len(table)
+        table = table.take(~lack)
+        rows = f"{len(table)}{f' ({lack.sum()} more lack a value)' if lack.any() else ''}"
     _refuse_doubtful(table, inputs, options)
-    unused += [x for x in table.columns if x not in inputs]
-    facts = [
-        ("targets", f"column {target}"),
-        ("rows", f"{len(table)}{f' ({number} more lack a value)' if number else ''}"),
-        *((name, f"columns {listed(x, 100)}") for name, x in other.items() if x),
-        *([("not used", listed(unused, 100))] if unused else []),
-    ]
-    return {
-        name: _data(table, target, meaning, other, options, facts)
-        for name, meaning in meanings.items()
-    }
+    facts = {"targets": f"column {target}", "rows": rows}
+    facts |= {name: f"columns {listed(x, 100)}" for name, x in other.items() if x}
+    facts |= {"not used": listed(unused, 100)} if unused else {}
+    features = [table.numbers(x) for x in other["features"]]
+    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
+    models: dict[str, Data] = {}
+    for name, meaning in meanings.items():
+        predictions, targets, classes, words = _data(table, target, meaning, options)
+        models[name] = Data(
+            predictions,
+            targets,
+            classes,
+            groups={x: table.texts(x) for x in other["groups"]} or None,
+            features=np.stack(features, 1) if features else None,
+            weights=next(map(table.numbers, other["weights"]), None),
+            clusters=next(iter(clusters), None),
+            table=table,
+            facts=[("predictions", words), *facts.items()],
+        )
+    return models
 
 
 def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
@@ -355,7 +361,7 @@ def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> 
     numbers = [x for x in points if np.isfinite(_numbers([x])[0])]
     is_thousand = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
     if not table.decimal and numbers and all(map(is_thousand, numbers)):
-        refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_THOUSANDS}")
+        refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_MARKS}")
     for name in names if options.na is None else ():
         is_code = np.isin(table.columns[name].astype(str), [*_CODES])
         advice = "; --na TEXT ... names texts for missing values, if there are any"
@@ -369,21 +375,17 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
         is_name = pattern in table.columns
         matching = [pattern] if is_name else fnmatch.filter(table.columns, pattern)
         if not matching:
-            refuse(table.path, f"a column {pattern} ({option})", _columns(table.columns))
+            _one(table, pattern, option)
         columns += matching
     if len({*columns}) < len(columns):
         refuse(option, "different columns", listed(columns))
     return tuple(columns)
 
 
-def _columns(names: Collection[str]) -> str:
-    return f"columns {listed(names, 12)}" if names else "no other column"
-
-
 def _one(table: Table, name: str, option: str) -> str:
     """The column of this name."""
     if name not in table.columns:
-        refuse(table.path, f"a column {name} ({option})", _columns(table.columns))
+        refuse(table.path, f"a column {name} ({option})", f"columns {listed(table.columns, 12)}")
     return name
 
 
@@ -446,7 +448,7 @@ def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
         return _one(table, name, "--target")
     candidates = [x for x in usual if x in table.columns]
     if len(candidates) != 1:
-        got = listed(candidates) if candidates else _columns(table.columns)
+        got = listed(candidates) if candidates else f"columns {listed(table.columns, 12)}"
         advice = "put labels of another file into a column, and name it: "
         expected = f"one column of targets ({', '.join(usual)})"
         refuse(table.path, expected, f"{got}; {advice}calibjax FILE --target COLUMN")
@@ -456,17 +458,13 @@ def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
 def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning:
     """What columns of predictions mean, if there is one meaning; else names the options."""
     meanings = _recognised(table, names, targets)
-    logits = [x for x in names if re.fullmatch(r"logits?([_.].+)?", x, re.S)]
-    if len(logits) > 1 or (logits and not meanings):
-        got = f"logits in columns {listed(logits)}; apply softmax, and name the columns prob_CLASS"
-        refuse(table.path, "probabilities of classes", got)
     if len(meanings) == 1 and meanings[0].columns:
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
     fit += " (evaluate it in Python by calibjax.evaluate)" * ("another distribution" in kinds)
     templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES if x in TEMPLATES)
-    got = f"{_columns(names)}{fit}; name them: calibjax FILE {templates}"
+    got = f"columns {listed(names, 12) or 'of targets'}{fit}; name them: calibjax FILE {templates}"
     refuse(table.path, "columns of one kind of predictions", got)
 
 
@@ -551,13 +549,9 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
 
 
 def _data(
-    table: Table,
-    target: str,
-    meaning: Meaning,
-    other: Mapping[str, Sequence[str]],
-    options: Namespace,
-    facts: Sequence[tuple[str, str]],
-) -> Data:
+    table: Table, target: str, meaning: Meaning, options: Namespace
+) -> tuple[Distribution, np.ndarray, tuple[str, ...], str]:
+    """Predictions, targets, names of classes, and what was read."""
     (kind, columns), classes = meaning, ()
     for name, kinds in _NEEDS.items():
         if getattr(options, name) not in (None, False) and kind not in kinds:
@@ -572,34 +566,15 @@ def _data(
         classes, targets = tuple(columns), _labels(table, target, columns)
     else:
         targets = table.numbers(target)
-    decided = _decided(table, target, predictions, targets, {*columns.values()}, classes)
+    decided = _decided(table, meaning, target, predictions, targets)
     if decided and options.target is None:
-        advice = (
-            "; name the observed targets, also if they are these: calibjax FILE --target COLUMN"
-        )
+        advice = "; name the observed targets, even if these are: calibjax FILE --target COLUMN"
         refuse(table.path, "one column of observed targets", f"{decided}{advice}")
-    features = [table.numbers(x) for x in other["features"]]
-    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
-    return Data(
-        predictions=predictions,
-        targets=targets,
-        groups={x: table.texts(x) for x in other["groups"]} or None,
-        features=np.stack(features, 1) if features else None,
-        weights=next(map(table.numbers, other["weights"]), None),
-        clusters=next(iter(clusters), None),
-        classes=classes,
-        table=table,
-        facts=(("predictions", words), *([("note", decided)] if decided else []), *facts),
-    )
+    return predictions, targets, classes, f"{words}; {decided}" if decided else words
 
 
 def _decided(
-    table: Table,
-    target: str,
-    predictions: Any,
-    targets: np.ndarray,
-    columns: Collection[str],
-    classes: Collection[str],
+    table: Table, meaning: Meaning, target: str, predictions: Any, targets: np.ndarray
 ) -> str:
     """Says that the targets may be decisions of the model, if they look like it.
 
@@ -607,31 +582,28 @@ def _decided(
     decisions at another threshold are wrong more often. If 14 or more errors are expected, at most
     a twentieth of them has a probability below 1e-6: tails of Poisson distributions are longer.
     """
-    if isinstance(predictions, distributions.Normal):
-        is_mean = (predictions.loc == targets).all()
-        return f"{target}, which is always the predicted mean" if is_mean else ""
-    if not classes:
+    if isinstance(predictions, distributions.Normal) and (predictions.loc == targets).all():
+        return f"{target}, which is always the predicted mean"
+    if not isinstance(predictions, distributions.Categorical | distributions.Bernoulli):
         return ""
     size, probs = len(targets), np.asarray(predictions.probs)
-    probs = probs[:, 1] if probs.shape[1:] == (2,) else probs
-    if probs.ndim > 1:
-        is_likeliest = probs == probs.max(1, keepdims=True)
-        errors = fewest = size - is_likeliest[np.arange(size), targets].sum()
-        expected = probs[~is_likeliest].sum()
-    else:
-        cuts, zeros, ones = np.unique(probs), *(np.sort(probs[targets == y]) for y in (0, 1))
-        errors = ((probs >= 0.5) != targets).sum()
-        above = len(zeros) - np.searchsorted(zeros, cuts)
-        fewest = (above + np.searchsorted(ones, cuts)).min()
-        expected = np.minimum(probs, 1 - probs).sum()
-    for name in sorted(table.columns.keys() - {target, *columns}) if not errors else ():
-        texts = {x.lower().removesuffix(".0") for x in table.columns[name]}
-        if texts <= {x.lower() for x in classes}:
+    probs = np.stack([1 - probs, probs], 1) if probs.ndim == 1 else probs
+    is_likeliest = probs == probs.max(1, keepdims=True)
+    errors = size - is_likeliest[np.arange(size), targets].sum()
+    expected = probs[~is_likeliest].sum()
+    labels = {*table.columns[target], *("01" if meaning.kind == "probability" else meaning.columns)}
+    others = table.columns.keys() - {target, *meaning.columns.values()}
+    for name in sorted(others) if not errors else ():
+        if {*table.columns[name]} <= labels:
             return f"{target}, which is always the likeliest label, and {name}"
+    if probs.shape[1] == 2:  # another threshold
+        zeros, ones = (np.sort(probs[targets == y, 1]) for y in (0, 1))
+        cuts = np.unique(probs[:, 1])
+        errors = (len(zeros) - np.searchsorted(zeros, cuts) + np.searchsorted(ones, cuts)).min()
     rarer = size - np.bincount(targets).max()  # rows without the most frequent label
-    if not rarer or expected < 14 or fewest > min(expected, rarer) / 20:
+    if not rarer or expected < 14 or errors > min(expected, rarer) / 20:
         return ""
-    right = f"{size - fewest} of {size} rows, where {expected:.0f} errors are expected"
+    right = f"{size - errors} of {size} rows, where {expected:.0f} errors are expected"
     return f"{target}, which follows from the predictions in {right}"
 
 
@@ -645,23 +617,12 @@ def _refuse_one_hot(table: Table, target: str, classes: Collection[str]) -> None
 
 
 def _labels(table: Table, target: str, columns: Mapping[str, str]) -> np.ndarray:
-    """Positions of the labels among the names of the classes, [n].
-
-    Labels are the names. A label that is none is compared as a number, if one class is equal to it
-    and no other label is.
-    """
-    texts, names = table.texts(target, columns), [*columns]
-    positions = {name: i for i, name in enumerate(names)}
-    different = [*dict.fromkeys(texts)]
-    classes, labels = _numbers(names), _numbers(different)
-    for text, label in zip(different, labels, strict=True):
-        if np.sum(classes == label) == np.sum(labels == label) == 1:
-            positions.setdefault(text, int(np.argmax(classes == label)))
-    indices = np.array([positions.get(x, -1) for x in texts])
-    pairs = [f"{x}=VALUE" for x in [*columns.values()][:4]]
-    template = f"--classes {' '.join(pairs)}{' …' if len(names) > 4 else ''}"
-    expected = f"one of the labels {listed(names)}"
-    table.refuse_where(indices < 0, expected, target, f"; name them: calibjax FILE {template}")
+    """Positions of the labels among the names of the classes, [n]."""
+    positions = {name: i for i, name in enumerate(columns)}
+    indices = np.array([positions.get(x, -1) for x in table.texts(target, columns)])
+    pairs = " ".join(f"{x}=VALUE" for x in [*columns.values()][:4]) + " …" * (len(columns) > 4)
+    advice = f"; name them: calibjax FILE --classes {pairs}"
+    table.refuse_where(indices < 0, f"one of the labels {listed(columns)}", target, advice)
     return indices
 
 
@@ -675,7 +636,7 @@ def _two_labels(
     if positive is None and {x.lower() for x in different} <= {*numbers}:
         return ("0", "1"), np.array([numbers[x.lower()] for x in texts])
     if len(different) == 2 and positive in different:
-        negative = next(x for x in different if x != positive)
+        negative = different[1 - different.index(positive)]
         return (negative, positive), np.array([int(x == positive) for x in texts])
     wanted = "labels 0 and 1" if positive is None else f"two labels, one of them {positive},"
     got = f"{listed(different)}; --positive VALUE names the label that has this probability"
@@ -692,6 +653,8 @@ def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[D
     if len(values) < 2 and kind in ("classes", "members"):
         refuse(table.path, f"two or more {kind}", listed(columns))
     rows: Any = np.stack(values, 1)
+    if kind == "members":
+        return distributions.Ensemble(rows), ""
     if kind == "quantiles":
         if not _are_levels(columns):
             refuse(table.path, "different levels between 0 and 1", listed(columns))
@@ -699,40 +662,26 @@ def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[D
         order = np.argsort(levels)
         each: Any = np.tile(levels[order], (len(rows), 1))
         return distributions.Quantiles(each, rows[:, order]), ""
-    if kind == "members":
-        return distributions.Ensemble(rows), ""
-    rows, sums = checks.unrounded(rows), rows.sum(1)
-    advice, is_one, off = "", kind == "probability", np.abs(sums - 1)
-    # Not scores up to 10.
-    if (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
-        advice = "; --percent reads percentages"
-    elif rows.min() < 0:
+    rows, sums, is_one = checks.unrounded(rows), rows.sum(1), kind == "probability"
+    advice = "" if is_one else "; add other classes, or divide the rows by their sums"
+    if rows.min() < 0:
         advice = "; turn logits, or logarithms of probabilities, into probabilities first"
+    elif (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
+        advice = "; --percent reads percentages"  # not scores up to 10
     for name, column in zip(columns.values(), rows.T, strict=True):
         bad = (column < 0) | ((column > 1) & is_one)
         table.refuse_where(bad, "a probability in [0, 1]", name, advice)
     if is_one:
         return distributions.Bernoulli(rows[:, 0]), ""
+    off = np.abs(sums - 1)
     if off.max() > _ROUNDED:
         row = int(off.argmax())
-        advice = advice or "; add the columns of other classes, or divide the rows by their sums"
         expected = f"probabilities that sum to one in columns {listed(columns.values(), 3)}"
         refuse(table.place(row), expected, f"the sum {sums[row]:.7g}, the farthest off{advice}")
     if off.max() <= checks.simplex_tolerance(jnp.result_type(float)):
         return distributions.Categorical(rows), ""
     note = f", divided by their sums, which are from {sums.min():.4g} to {sums.max():.4g}"
     return distributions.Categorical(rows / sums[:, None]), note
-
-
-def check_rows(data: Data) -> None:
-    """Refuses rows that the library refuses with the precision of JAX, for any reason."""
-    try:
-        passed(predictions=data.predictions, targets=data.targets)
-    except (TypeError, ValueError) as error:
-        reason = str(error).replace("jax_enable_x64", "the environment variable JAX_ENABLE_X64=1")
-        row = re.search(r"\[(\d+)", reason.rpartition(", got ")[2])
-        place = data.table.place(int(row[1])) if row else data.table.path
-        raise InputError(f"{place}: {reason}") from None
 
 
 def check_same_rows(first: Data, other: Data) -> None:

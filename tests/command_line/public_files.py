@@ -330,7 +330,7 @@ FILES += [
 FILES += [
     File("logits", "refused", table(
         {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]}),
-        "softmax prob_CLASS"),
+        "logit_setosa --classes"),
     File("labels in another file", "refused", table(
         {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "another.file --target"),
     File("semicolons, 2.750 is 2750", "refused", table(

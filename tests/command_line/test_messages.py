@@ -23,16 +23,16 @@ CASES = [
     ("\n" + GOOD, "got an empty line"),
     ("prob_0,prob_1,label\n", "expected rows, got none"),
     ("prob_0,prob_1,label\n\n,,\n", "expected rows, got none"),
-    (bytes(range(1, 256)) * 8, "expected text in UTF-8, .*; save it as UTF-8"),
+    (bytes(range(1, 256)) * 8, "expected text in UTF-8, .*; save it as CSV"),
     (GOOD[:-6], "row 4: expected 3 values as in the first row, got 2"),
     (GOOD + '"0.3,0.7,1\n', "cannot be read .unexpected end"),
     (GOOD + "0.2,0.3,0.5,1\n", "row 5: expected 3 values as in the first row, got 4"),
     (GOOD + "\n0.3,0.7,1\n", "row 5: expected 3 values"),
     (GOOD.partition("\n")[2], "row 1: expected names of columns, got values .* add a first row"),
     (GOOD.replace(",", "\t"), "row 1: expected columns separated by ',', got .*; --sep 'tab'"),
-    (GOOD.replace("0.25", '"0,25"'), "row 2: .*column prob_0, got '0,25'; --decimal ,"),
+    (GOOD.replace("0.25", '"0,25"'), "row 2: .*column prob_0, got '0,25'; --decimal MARK"),
     (NORMAL.replace("2,1", '"2,750",1'), "got '2,750'; --decimal MARK .* thousands"),
-    (NORMAL.replace("2,1", "2.75,1"), "row 4: .*got '2.75'; --decimal .", "--decimal", ","),
+    (NORMAL.replace("2,1", "2.75,1"), "row 4: .*got '2.75'; --decimal MARK", "--decimal", ","),
     (NORMAL.replace("2,1", "1_000,1"), "row 4: expected a finite number .*, got '1_000'"),
     (GOOD.replace("0.75", "high"), "row 2: expected a finite number in column prob_1, got 'high'"),
     (NORMAL.replace("2.5", "inf"), "row 4: expected a finite number in column target"),
@@ -48,9 +48,6 @@ CASES = [
         "row 4: .* sum to one in columns prob_0, prob_1, got the sum 1.3, the farthest off; add",
     ),
     (NORMAL, "--percent: expected .* of kind probability or classes, got normal", "--percent"),
-    (NORMAL.replace("2.5", "1e300"), "row 4: targets: expected values .*JAX_ENABLE_X64=1"),
-    (NORMAL.replace("1,2", "1,0"), "row 3: predictions.scale: expected positive finite values"),
-    ("quantile_0.1,quantile_0.9,target\n1,2,1\n3,2,1\n", "row 3: .*do not cross .* = 2.0"),
     (
         "loc,scale,target,feature_a\n0,1,3,x\n",
         "row 2: .* number in column feat",
@@ -157,10 +154,29 @@ def test_files_and_options(case, written, tmp_path, capsys, calls):
 
 
 @pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("mean,sd,target\n0,1,2\n0,0,1\n", "row 3: predictions.scale: expected positive finite"),
+        (
+            "mean,sd,target\n0,1,2\n0,1,1e300\n" + 9 * "0,1,2\n",
+            "row 3: targets: .*variable JAX_ENABLE_X64=1",
+        ),
+        ("q0.1,q0.9,target\n1,2,1\n3,2,1\n", "row 3: .*do not cross .* = 2.0"),
+        ("mean,sd,target\n0,1,2\n", "data.csv: predictions: expected at least 10 samples, got 1"),
+    ],
+)
+def test_rows_that_evaluate_refuses(content, expected, written, capsys):
+    path = written(content)
+    assert re.search(expected, refused([path], capsys))
+    assert re.search(
+        "row 3: models|at least 10", refused([path, written(content, "b.csv")], capsys)
+    )
+
+
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("a.parquet", "expected a file .csv, .tsv, .txt .or these with .gz., got a.parquet"),
-        ("a.npy", "expected a file .csv, .tsv"),
+        ("a.npy", "expected columns separated by ','"),
         ("a.csv.gz", "cannot be read .*gzip"),
         ("a\0b.csv", "cannot be read .*null"),
         ("x" * 300 + ".csv", "cannot be read"),
@@ -180,7 +196,6 @@ def test_other_files(name, expected, written, tmp_path, capsys):
         ("--demo x.csv", "argument --demo: invalid choice: 'x.csv'"),
         ("x.csv --labels y.csv", "unrecognized arguments: --labels"),
         ("x.csv --seed x", "argument --seed: invalid int"),
-        ("x.csv --sep ab", "argument --sep: expected one character or tab, got 'ab'"),
         ("x.csv --decimal ;", "argument --decimal: invalid choice"),
         ("x.csv --rep", "unrecognized arguments: --rep"),
         ("x.csv --\x1b[31m", r"unrecognized arguments: --\?\[31m"),
@@ -201,7 +216,6 @@ MANY = "{},label\n0.5,{}a\n".format(",".join(f"prob_{x}" for x in "abcdefghiyz")
     [
         (FIRST, "mean,sd,target\n0.2,0.5,0.1\n", "b.csv: expected 2 rows as in", ""),
         (FIRST, FIRST.replace("0.3,0.2", "0.3,0.3"), "b.csv, row 3: expected targets 0.2 as", ""),
-        (FIRST, FIRST.replace("0.3,", "-1,"), "b.csv, row 3: predictions.scale: expected", ""),
         ("id," + FIRST.replace("0.2,0.5,0.1\n", "1,0.2,0.5,0.1\n").replace("0.4", "2,0.4"),
          "id," + FIRST.replace("0.2,0.5,0.1\n", "2,0.2,0.5,0.1\n").replace("0.4", "1,0.4"),
          "order of .* by column id", ""),

@@ -1,6 +1,7 @@
 """Public files are read, or refused; what a refusal advises is right, or has places to fill in."""
 
 import contextlib
+import dataclasses
 import io
 import operator
 import os
@@ -25,8 +26,11 @@ _READY = rf"{_CHARACTER}|--(?:percent|skip-missing)\b"
 
 def score_of(data):
     """The score of what was read; of several models by name."""
-    if isinstance(data, dict):
-        return {name: score_of(one) for name, one in data.items()}
+    if isinstance(data.predictions, dict):
+        return {
+            x: score_of(dataclasses.replace(data, predictions=p))
+            for x, p in data.predictions.items()
+        }
     family = type(data.predictions).__name__
     fields = [np.asarray(getattr(data.predictions, x)) for x in SCORES[family][0]]
     return score(family, *fields, np.asarray(data.targets), weights=data.weights)
