@@ -594,7 +594,8 @@ def _decided(
     labels = {*table.columns[target], *("01" if meaning.kind == "probability" else meaning.columns)}
     others = table.columns.keys() - {target, *meaning.columns.values()}
     for name in sorted(others) if not errors else ():
-        if {*table.columns[name]} <= labels:
+        texts = {*table.columns[name]}
+        if len(texts) > 1 and texts <= labels:
             return f"{target}, which is always the likeliest label, and {name}"
     if probs.shape[1] == 2:  # another threshold
         zeros, ones = (np.sort(probs[targets == y, 1]) for y in (0, 1))
