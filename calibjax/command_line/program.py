@@ -92,7 +92,6 @@ _OPTIONS: Mapping[str, Sequence[tuple[Any, ...]]] = {
         ("--decimal", "MARK", "decimal mark (default: a point)", {"choices": (".", ",")}),
         ("--na", "TEXT ...", "more texts for missing values, besides NA, NaN, null, ?, ..."),
         ("--skip-missing", "", "leave out rows with a missing value; the output says how many"),
-        ("--percent", "", "probabilities are percentages"),
     ],
     "output": [
         ("--report", "HTML", "write a page with figures", {"type": Path}),

@@ -46,8 +46,6 @@ TEMPLATES = {
     "members": "--members COLUMN COLUMN",
     "models": "--models COLUMN COLUMN --positive VALUE",
 }
-# Options that are for some kinds of predictions only.
-_NEEDS = {"positive": ("probability",), "percent": ("probability", "classes")}
 # Names of columns that say what they hold: a prefix, and what distinguishes the columns.
 _CERTAIN = {
     "classes": r"((?:probs?|p)[_.])(.+)",
@@ -129,21 +127,16 @@ class Table:
             got = f"{shown(self.columns[name][row])}{advice}"
             refuse(self.place(row), f"{expected} in column {listed([name])}", got)
 
-    def values(self, name: str, *, is_percent: bool = False) -> np.ndarray:
+    def values(self, name: str) -> np.ndarray:
         """A column as numbers, float64 [n]; NaN for other texts."""
-        if not is_percent:
-            return _numbers(self.columns[name], self.decimal)
-        texts = [x.removesuffix("%").strip() for x in self.columns[name]]
-        return _numbers(texts, self.decimal) / 100
+        return _numbers(self.columns[name], self.decimal)
 
-    def numbers(
-        self, name: str, largest: float = np.finfo(float).max, *, is_percent: bool = False
-    ) -> np.ndarray:
+    def numbers(self, name: str, largest: float = np.finfo(float).max) -> np.ndarray:
         """A column of numbers up to a largest size, float64 [n]; refuses others."""
-        numbers = self.values(name, is_percent=is_percent)
+        numbers = self.values(name)
         bad = ~(np.abs(numbers) <= largest)
-        advice = _advice(self.columns[name][bad.argmax()])
-        self.refuse_where(bad, "a finite number", name, advice)
+        is_marked = re.fullmatch(r"[+-]?\d*([.,' ]\d+)+", self.columns[name][bad.argmax()])
+        self.refuse_where(bad, "a finite number", name, _MARKS if is_marked else "")
         return numbers
 
     def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
@@ -157,25 +150,21 @@ class Table:
         return [*self.columns[name]]
 
 
-def _numbers(texts: Iterable[str], decimal: str | None = None) -> np.ndarray:
-    """Texts as numbers, float64 [n]; NaN for those that are none."""
-    decimal = decimal or "."
+def _numbers(texts: Collection[str], decimal: str | None = None) -> np.ndarray:
+    """Texts as numbers, float64 [n]; NaN for those that are none. All or none are percentages."""
+    decimal, sign = decimal or ".", "%" if any(x.endswith("%") for x in texts) else ""
 
     def number(text: str) -> float:
-        try:  # `float` takes 1_000, too
-            is_other = "_" in text or (decimal != "." and "." in text)
-            return np.nan if is_other else float(text.replace(decimal, "."))
+        if "_" in text or (decimal != "." and "." in text):  # `float` takes 1_000, too
+            return np.nan
+        try:
+            return float(text.removesuffix(sign).replace(decimal, "."))
         except ValueError:
             return np.nan
 
-    return np.array([number(x) for x in texts], np.float64)
-
-
-def _advice(text: str) -> str:
-    """What to do about a text that should be a number."""
-    if re.fullmatch(r"[+-]?\d*([.,' ]\d+)+", text):
-        return _MARKS
-    return "; --percent reads percentages" if re.fullmatch(r".*\d ?%", text) else ""
+    is_number = np.array([x.endswith(sign) for x in texts], bool)
+    numbers = np.where(is_number, [number(x) for x in texts], np.nan)
+    return numbers / 100 if sign else numbers
 
 
 def read(path: Path, options: Namespace) -> Table:
@@ -230,8 +219,7 @@ def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip():
-        got = "a NUL character" if "\0" in text else "an empty line" if text else "nothing"
-        refuse(path, "names of columns in row 1", got)
+        refuse(path, "names of columns in row 1, and no NUL character", shown(head))
     others = [x for x in ",;\t| " if x in head.strip()]
     if others and sep not in head and not is_named:
         option = others[0].replace("\t", "tab")
@@ -357,13 +345,13 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
 
 def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
     """Refuses points that may stand between thousands, and numbers that may be missing values."""
-    points = [x for name in names for x in table.columns[name] if "." in x]
-    numbers = [x for x in points if np.isfinite(_numbers([x])[0])]
+    texts = [x for name in names for x in table.columns[name] if "." in x and not table.decimal]
+    numbers = [x for x, y in zip(texts, _numbers(texts), strict=True) if np.isfinite(y)]
     is_thousand = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
-    if not table.decimal and numbers and all(map(is_thousand, numbers)):
+    if numbers and all(map(is_thousand, numbers)):
         refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_MARKS}")
     for name in names if options.na is None else ():
-        is_code = np.isin(table.columns[name].astype(str), [*_CODES])
+        is_code = np.array([x in _CODES for x in table.columns[name]])
         advice = "; --na TEXT ... names texts for missing values, if there are any"
         table.refuse_where(is_code, "a value that is certain", name, advice)
 
@@ -448,10 +436,9 @@ def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
         return _one(table, name, "--target")
     candidates = [x for x in usual if x in table.columns]
     if len(candidates) != 1:
-        got = listed(candidates) if candidates else f"columns {listed(table.columns, 12)}"
-        advice = "put labels of another file into a column, and name it: "
-        expected = f"one column of targets ({', '.join(usual)})"
-        refuse(table.path, expected, f"{got}; {advice}calibjax FILE --target COLUMN")
+        got = f"columns {listed(candidates or table.columns, 12)}; name the one with the targets, "
+        got += "which may have to be added from another file: calibjax FILE --target COLUMN"
+        refuse(table.path, f"one column of targets ({', '.join(usual)})", got)
     return candidates[0]
 
 
@@ -553,10 +540,9 @@ def _data(
 ) -> tuple[Distribution, np.ndarray, tuple[str, ...], str]:
     """Predictions, targets, names of classes, and what was read."""
     (kind, columns), classes = meaning, ()
-    for name, kinds in _NEEDS.items():
-        if getattr(options, name) not in (None, False) and kind not in kinds:
-            refuse(f"--{name}", f"predictions of kind {' or '.join(kinds)}", kind)
-    predictions, note = _predictions(table, meaning, is_percent=options.percent)
+    if options.positive is not None and kind != "probability":
+        refuse("--positive", "predictions of kind probability", kind)
+    predictions, note = _predictions(table, meaning)
     words = f"{kind}: {listed(columns.values())}{note}"
     if kind == "probability":
         classes, targets = _two_labels(table, target, options.positive)
@@ -644,11 +630,11 @@ def _two_labels(
     refuse(table.path, f"{wanted} in column {target}", got)
 
 
-def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[Distribution, str]:
+def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
     """The predictions, and what was done to the numbers, if anything."""
     kind, columns = meaning
     largest = np.inf if kind == "quantiles" else np.finfo(float).max
-    values: list[Any] = [table.numbers(x, largest, is_percent=is_percent) for x in columns.values()]
+    values: list[Any] = [table.numbers(x, largest) for x in columns.values()]
     if kind == "normal":
         return distributions.Normal(*values), ""
     if len(values) < 2 and kind in ("classes", "members"):
@@ -668,7 +654,7 @@ def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[D
     if rows.min() < 0:
         advice = "; turn logits, or logarithms of probabilities, into probabilities first"
     elif (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
-        advice = "; --percent reads percentages"  # not scores up to 10
+        advice = "; divide percentages by 100"  # not scores up to 10
     for name, column in zip(columns.values(), rows.T, strict=True):
         bad = (column < 0) | ((column > 1) & is_one)
         table.refuse_where(bad, "a probability in [0, 1]", name, advice)

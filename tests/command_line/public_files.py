@@ -274,9 +274,10 @@ FILES += [
          "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
     File("semicolons and a decimal point", "refused", table(
         _NORMAL, ";"), "--sep", "--sep ';' --decimal .", NORMAL),
+    File("percent signs", "read", score=BINARY, content=table(
+        {**PATIENT, "prob": [f"{100 * p:.1f} %" for p in EVENT], "label": HAPPENED})),
     File("risks in percent", "refused", table(
-        {**PATIENT, "prob": [f"{100 * p:.1f}%" for p in EVENT], "label": HAPPENED}),
-        "--percent", "--percent", BINARY),
+        {"prob": (100 * EVENT).round(1), "label": HAPPENED}), "divide percentages"),
     File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
          "sd --skip-missing", "--skip-missing", _COMPLETE),
     File("M for missing", "refused", table(

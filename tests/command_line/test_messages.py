@@ -20,8 +20,8 @@ ONE_HOT = "prob_0,prob_1,y_0,y_1\n0.2,0.8,0,1\n0.6,0.4,1,0\n"
 
 # Content of a file, what the line says, and options.
 CASES = [
-    ("", "got nothing"),
-    ("\n" + GOOD, "got an empty line"),
+    ("", "expected names of columns in row 1, .* got ''"),
+    ("\n" + GOOD, "expected names of columns in row 1, .* got ''"),
     ("prob_0,prob_1,label\n\n,,\n", "expected rows, got none"),
     (bytes(range(1, 256)) * 8, "expected text in UTF-8, .*; save it as CSV"),
     (GOOD[:-6], "row 4: expected 3 values as in the first row, got 2"),
@@ -37,8 +37,9 @@ CASES = [
     ("loc,scale,target\n,1,1\nNA,1,2\n", "expected rows without missing", "--skip-missing"),
     (GOOD.replace("0.9,1", "0.9,2"), "row 4: expected one of the labels 0, 1 .*got '2'"),
     (GOOD.replace("prob_1", "prob_0"), "different names, got column 'prob_0' 2 times"),
+    ("prob,label\n5 %,1\n1,0\n", "row 3: expected a finite number in column prob, got '1'$"),
     ("prob,label\n7,1\n", "row 2: expected a probability in .0, 1. in column prob, got '7'$"),
-    (NORMAL, "--percent: expected .* of kind probability or classes, got normal", "--percent"),
+    (NORMAL, "--positive: expected .* of kind probability, got normal", "--positive 1"),
     ("mean,sd,target,x\n0,1,3,x\n", "row 2: .* number in column x", "--features x"),
     (HUB + "a,median,NA,1,1\n", "expected output_type quantile or sample .*, got median"),
     (HUB + "a,quantile,0.5,1,1\n" * 2, "row 3: expected one value of each task"),

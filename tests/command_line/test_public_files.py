@@ -19,7 +19,7 @@ from tests.command_line.public_files import FILES, SCORES, score
 about = operator.attrgetter("about")
 # Options that can be added as they are named.
 _CHARACTER = r"--(?:sep|decimal)[ =](?:'[^']+'|\"[^\"]+\"|tab\b|[^\w\s])"
-_READY = rf"{_CHARACTER}|--(?:percent|skip-missing)\b"
+_READY = rf"{_CHARACTER}|--skip-missing\b"
 
 
 def score_of(data):
