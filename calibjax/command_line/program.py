@@ -1,13 +1,31 @@
-"""The program: options, settings of the process, the evaluation, and its output."""
+"""Are the predictions in a file calibrated?
+
+Prints what is wrong, by how much, and how sure that is; --report writes a page with figures.
+Several files are compared. These columns are recognised:
+
+  prob_CLASS ...       probabilities of classes          label: one of these classes
+  prob                 probability of label 1            label: 0 or 1
+  mean, sd             normal distributions              target: a number
+  q0.05 ...            quantiles                         target
+  member_1 ...         members of ensembles              target
+  output_type, output_type_id, value                     observation: forecasts of hubs
+
+All other columns are named by options. Where columns have two meanings, nothing is read, and the
+message shows the options. Put FILE first: options that take several columns take all that follows.
+Exit status: 0 if the predictions have been evaluated, 1 if the output cannot be written, 2 if a
+file or option is wrong.
+"""
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import functools
 import hashlib
 import json
 import os
 import platform
+import re
 import secrets
 import shlex
 import sys
@@ -26,7 +44,6 @@ from calibjax.command_line import page
 from calibjax.command_line.reading import (
     Data,
     InputError,
-    check_rows,
     check_same_rows,
     listed,
     load_file,
@@ -38,26 +55,6 @@ from calibjax.evaluation.comparing import compare
 from calibjax.evaluation.record import Evaluation
 
 DEMOS = "digits", "diabetes"  # predictions that ship with the package
-_DEMO_FOLDER = Path(__file__).parent / "demo"
-
-DESCRIPTION = """\
-Are the predictions in a file calibrated? Prints what is wrong, by how much, and how sure that is;
---report writes a page with figures. Several files are compared. These columns are recognised:
-
-  prob_CLASS ...       probabilities of classes          label: one of these classes
-  prob                 probability of label 1            label: 0 or 1
-  mean, sd             normal distributions              target: a number
-  q0.05 ...            quantiles                         target
-  member_1 ...         members of ensembles              target
-  output_type, output_type_id, value                     observation: forecasts of hubs
-  group, group_NAME    groups, which are tested one by one
-  feature_NAME ...     features, given which the predictions are tested
-
-All other columns are named by options. Where columns have two meanings, nothing is read, and the
-message shows the options.
-Put FILE first: options that take several columns take all that follows. Exit status: 0 if the
-predictions have been evaluated, 1 if the output cannot be written, 2 if a file or option is wrong.
-"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,15 +65,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {line} (--help shows the options)\n")
 
 
-def _separator(text: str) -> str:
-    text = {"tab": "\t", r"\t": "\t"}.get(text, text)
-    if len(text) != 1 or text in '"\r\n':
-        raise argparse.ArgumentTypeError(f"expected one character or tab, got {text!r}")
-    return text
-
-
-# By title: options, what stands for their values, and what they are for. Of several values: "...".
-_OPTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+# By title: options, what stands for their values ("...": several), what they are for, and settings.
+_OPTIONS: Mapping[str, Sequence[tuple[Any, ...]]] = {
     "predictions (names of columns, or patterns such as 'member*' where several are taken)": [
         ("--target", "COLUMN", "the labels or targets"),
         ("--probability", "COLUMN", "the probability of the label --positive"),
@@ -88,38 +78,27 @@ _OPTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ("--members", "COLUMN ...", "members of ensembles"),
         ("--lower", "COLUMN", "the lower end of central prediction intervals"),
         ("--upper", "COLUMN", "their upper end"),
-        ("--level", "LEVEL", "their probability, such as 0.9"),
+        ("--level", "LEVEL", "their probability, such as 0.9", {"type": float}),
         ("--models", "COLUMN ...", "probabilities of --positive by several models; compared"),
     ],
     "other columns": [
         ("--groups", "COLUMN ...", "groups, each column a division of its own"),
         ("--features", "COLUMN ...", "features, all columns together"),
-        ("--weights", "COLUMN", "weights of the rows, such as survey weights"),
-        ("--clusters", "COLUMN", "clusters of dependent rows, for comparisons"),
+        ("--weights", "COLUMN", "weights of the rows, such as survey weights", {"nargs": 1}),
+        ("--clusters", "COLUMN", "clusters of dependent rows, for comparisons", {"nargs": 1}),
     ],
     "reading": [
-        ("--sep", "CHARACTER", "between values (default: comma; tab in .tsv)"),
-        ("--decimal", "MARK", "decimal mark (default: a point)"),
+        ("--sep", "CHARACTER", "between values, or tab (default: comma; tab in .tsv)"),
+        ("--decimal", "MARK", "decimal mark (default: a point)", {"choices": (".", ",")}),
         ("--na", "TEXT ...", "more texts for missing values, besides NA, NaN, null, ?, ..."),
         ("--skip-missing", "", "leave out rows with a missing value; the output says how many"),
-        ("--percent", "", "probabilities are percentages"),
     ],
     "output": [
-        ("--report", "HTML", "write a page with figures"),
+        ("--report", "HTML", "write a page with figures", {"type": Path}),
         ("--json", "", "print JSON instead of a table"),
-        ("--seed", "N", "seed of all random numbers (default: 0)"),
+        ("--seed", "N", "seed of all random numbers (default: 0)", {"type": int, "default": 0}),
     ],
 }
-_SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "--level": {"type": float},
-    "--weights": {"nargs": 1},
-    "--clusters": {"nargs": 1},
-    "--sep": {"type": _separator},
-    "--decimal": {"choices": (".", ",")},
-    "--report": {"type": Path},
-    "--seed": {"type": int, "default": 0},
-}
-_DEMO = "evaluate a FILE that ships with calibjax (default: digits), and write the page"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -133,26 +112,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """
     parser = _Parser(
         prog="calibjax",
-        description=DESCRIPTION,
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     files = "CSV or TSV; several are models of the same targets"
     parser.add_argument("files", nargs="*", metavar="FILE", help=files, type=Path)
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
-    parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=_DEMO)
+    demo = "evaluate a FILE that ships with calibjax (default: digits), and write the page"
+    parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=demo)
     for title, rows in _OPTIONS.items():
         group = parser.add_argument_group(title)
-        for name, value, words in rows:
+        for name, value, words, *settings in rows:
             more: dict[str, Any] = {"metavar": value} if value else {"action": "store_true"}
             if value.endswith(" ..."):
                 more = {"metavar": value.removesuffix(" ..."), "nargs": "+"}
-            group.add_argument(name, help=words, **more, **_SETTINGS.get(name, {}))
+            group.add_argument(name, help=words, **more, **dict(*settings))
     options = parser.parse_args(arguments)
     if options.demo is not None and options.files:
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.files[0]}")
     if options.demo is not None:
-        options.files = [_DEMO_FOLDER / f"{options.demo}.csv"]
+        options.files = [Path(__file__).parent / "demo" / f"{options.demo}.csv"]
         options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
     if not options.files:
         parser.error("the following arguments are required: FILE (or --demo)")
@@ -200,29 +180,6 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         described += "".join(sorted({x for x in lines if x.startswith(("flags", "Features"))}))
     return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
-
-
-_IMPORTS = """\
-import jax, jax.numpy as jnp
-from calibjax import *
-from calibjax import command_line, distances, distributions, estimators, hypothesis_tests
-from calibjax import kernels, recalibration, scores
-
-"""
-_SETUP = """\
-data = command_line.load({arguments})
-predictions, targets, weights = data.predictions, data.targets, data.weights
-groups, features, names = data.groups, data.features, data.classes or None
-key = jax.random.key({seed})
-options = {{"groups": groups, "features": features, "weights": weights, "class_names": names}}
-result = evaluate(key, predictions, targets, **options)"""
-_SETUP_OF_SEVERAL = """\
-data = command_line.load({arguments})
-models = {{name: one.predictions for name, one in data.items()}}
-first = next(iter(data.values()))
-targets, weights, clusters = first.targets, first.weights, first.clusters
-key = jax.random.key({seed})
-result = compare(key, models, targets, weights=weights, clusters=clusters)"""
 
 
 def say(line: str) -> None:
@@ -284,62 +241,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _result(options: Namespace, arguments: Sequence[str]) -> str:
     """Reads, evaluates and writes the report; what is printed."""
     _check_output(options)
-    models = _read(options)
-    for data in models.values():
-        check_rows(data)
-    evaluation = _evaluated(options, models)
-    facts = _facts(options, models)
+    data = _read(options)
+    evaluation = _evaluated(options, data)
     if options.report is not None:
         say("figures and report")
-        content = _page(options, arguments, evaluation, facts, is_one=len(models) == 1)
-        try:
-            _write(options.report, content)
-        except OSError as error:
-            place = f"{options.report} cannot be written"
-            raise InputError(f"--report: {place} ({error.strerror})") from None
+        _write(options.report, _page(options, arguments, evaluation, data))
     if options.json:
-        return json.dumps({"input": dict(facts)} | json.loads(evaluation.to_json()), indent=2)
-    read_from = "\n".join(f"{name}: {value}" for name, value in facts)
-    return printable(f"{read_from}\n\n{evaluation}")
+        return json.dumps({"input": dict(data.facts)} | json.loads(evaluation.to_json()), indent=2)
+    return printable("\n".join(f"{name}: {x}" for name, x in data.facts) + f"\n\n{evaluation}")
 
 
-def load(*arguments: str | Path | Sequence[str | Path], **options: Any) -> Data | dict[str, Data]:
+def load(*arguments: str | Path | Sequence[str | Path]) -> Data:
     """The predictions and targets that a command line names.
 
     Args:
-        *arguments: files, and options as the program takes them; or a list of them.
-        **options: more options, such as `target="y"`, `classes=["p1=home", "p2=away"]` or
-            `skip_missing=True`.
-
-    Returns:
-        The data, or a dictionary of them by the names of several models.
+        *arguments: files and options, as the program takes them; or a list of them.
 
     Raises:
         InputError: if a file is not as needed, or its targets are not those of the first.
         SystemExit: if the options are not as needed.
 
     >>> from calibjax import command_line
-    >>> data = command_line.load("predictions.csv", target="y")  # doctest: +SKIP
+    >>> data = command_line.load("predictions.csv", "--target", "y")  # doctest: +SKIP
     """
-    words: list[str] = []
-    for argument in arguments:
-        several = [argument] if isinstance(argument, str | Path) else argument
-        words += map(str, several)
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if isinstance(value, str | int | float | Path) and not isinstance(value, bool):
-            words.append(f"{option}={value}")
-        elif value is not False and value is not None:
-            words += [option, *(() if value is True else map(str, value))]
-    models = _read(parse(words))
-    return models if len(models) > 1 else next(iter(models.values()))
+    several = ([x] if isinstance(x, str | Path) else x for x in arguments)
+    return _read(parse([str(x) for one in several for x in one]))
 
 
-def _read(options: Namespace) -> dict[str, Data]:
-    """The models of all files by name, which have the same targets."""
-    paths = [*map(str, options.files)]
-    stems = [path.name.partition(".")[0] for path in options.files]
-    names = stems if len({*stems}) == len(stems) else paths
+def _read(options: Namespace) -> Data:
+    """The predictions in all files, which have the same targets."""
+    names = [path.name.partition(".")[0] for path in options.files]
+    names = names if len({*names}) == len(names) else [*map(str, options.files)]
     if len({*names}) < len(names):
         refuse("FILE", "different files", listed(names))
     models: dict[str, Data] = {}
@@ -353,69 +285,49 @@ def _read(options: Namespace) -> dict[str, Data]:
         refuse("--clusters", "several models", "one")
     if (options.groups or options.features) and others:
         refuse("--groups and --features", "one model", len(models))
-    return models
-
-
-def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, str]]:
-    """What was read, by name."""
-    first = next(iter(models.values()))
     facts = [("computed by", f"calibjax {calibjax.__version__}")]
     facts.append(("file", "; ".join(map(str, options.files))))
-    if len(models) > 1:
-        facts += [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
-        unused = {"groups": "groups, not compared", "features": "features, not compared"}
-        facts += [(unused.get(name, name), value) for name, value in first.facts[1:]]
-    else:
-        facts += first.facts
-    return [*facts, ("seed", str(options.seed))]
+    of_each = [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
+    facts += [*(of_each if others else first.facts[:1]), *first.facts[1:]]
+    predictions = {name: data.predictions for name, data in models.items()}
+    return dataclasses.replace(
+        first,
+        predictions=predictions if others else first.predictions,
+        facts=[*facts, ("seed", str(options.seed))],
+    )
 
 
-def _evaluated(options: Namespace, models: Mapping[str, Data]) -> Evaluation:
-    first = next(iter(models.values()))
-    progress = functools.partial(say_stage, time.monotonic())
-    of_all = {"weights": first.weights, "progress": progress}
+def _evaluated(options: Namespace, data: Data) -> Evaluation:
+    call: Any = compare if isinstance(data.predictions, Mapping) else evaluate
+    key, progress = jax.random.key(options.seed), functools.partial(say_stage, time.monotonic())
     try:
-        key = jax.random.key(options.seed)
-        if len(models) > 1:
-            predictions = {name: one.predictions for name, one in models.items()}
-            return compare(key, predictions, first.targets, clusters=first.clusters, **of_all)
-        return evaluate(
-            key,
-            first.predictions,
-            first.targets,
-            groups=first.groups,
-            features=first.features,
-            class_names=first.classes or None,
-            **of_all,
-        )
+        return call(key, data.predictions, data.targets, **data.options, progress=progress)
     except ValueError as error:
-        raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
+        place = ", ".join(map(str, options.files))
+        row = re.search(r"got (?:predictions|targets|weights)[\w.]*\[(\d+)", str(error))
+        place += f", row {data.table.rows[int(row[1])]}" if row else ""
+        reason = str(error).replace("jax_enable_x64", "the environment variable JAX_ENABLE_X64=1")
+        raise InputError(f"{place}: {reason}") from error
 
 
-def _page(
-    options: Namespace,
-    arguments: Sequence[str],
-    evaluation: Evaluation,
-    facts: Sequence[tuple[str, str]],
-    *,
-    is_one: bool,
-) -> str:
-    missing, addresses = "", {}
+def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, data: Data) -> str:
+    missing, figures = "", {}
     try:
-        addresses = {name: page.data_address(x) for name, x in evaluation.figures().items()}
+        figures = evaluation.figures()
     except ImportError as error:
-        missing = f"The figures are left out: {error}"
-        say(missing)
+        say(missing := f"The figures are left out: {error}")
+    is_one = not isinstance(data.predictions, Mapping)
     files = listed([path.name for path in options.files])
-    setup = _IMPORTS + (_SETUP if is_one else _SETUP_OF_SEVERAL)
     return page.page(
         evaluation,
-        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
-        facts=facts,
-        pictures=addresses,
+        figures,
+        data.facts,
         missing=missing,
+        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
         made=f"Made by calibjax {calibjax.__version__} on {datetime.date.today()}.",
-        setup=setup.format(arguments=arguments, seed=options.seed),
+        arguments=str([*arguments]),
+        seed=str(options.seed),
+        call="evaluate" if is_one else "compare",
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
 
@@ -437,11 +349,9 @@ def _check_output(options: Namespace) -> None:
     """Refuses a place for the report before anything is computed."""
     if options.report is None:
         return
-    with contextlib.suppress(OSError):  # of names that are too long
-        path = Path(os.path.realpath(options.report))
-        inputs = [x for x in options.files if x.exists()]
-        is_good = not path.exists() or (path.is_file() and not any(map(path.samefile, inputs)))
-        if is_good and os.access(path.parent, os.W_OK):
-            return
-    expected = "a file that is not read, in a folder that can be written"
-    refuse("--report", expected, options.report)
+    path = Path(os.path.realpath(options.report))
+    is_input = any(x.exists() and path.exists() and path.samefile(x) for x in options.files)
+    is_other = path.exists() and not path.is_file()  # a folder or device
+    if is_input or is_other or not os.access(path.parent, os.W_OK):
+        expected = "a file that is not read, in a folder that can be written"
+        refuse("--report", expected, options.report)

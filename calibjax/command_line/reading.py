@@ -4,13 +4,13 @@ Only what is certain is read. Where columns have two meanings or none, an `Input
 the file holds, and the options that name columns, with capitals in place of the user's names.
 """
 
-import bisect
 import codecs
 import csv
 import dataclasses
 import fnmatch
 import gzip
 import io
+import itertools
 import re
 import stat
 from argparse import Namespace
@@ -19,18 +19,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
 from calibjax._core import checks
-from calibjax._core.gate import passed
 from calibjax.distributions.base import Distribution
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
-TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}  # and their separators
 TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
+OBSERVED = ("observation", "oracle_value")  # the targets of hubs
 HUB = ("output_type", "output_type_id", "value")
 OTHERS = ("groups", "features", "weights", "clusters")
 _LARGEST = 2**30  # bytes of a file, unpacked
@@ -48,20 +46,16 @@ TEMPLATES = {
     "members": "--members COLUMN COLUMN",
     "models": "--models COLUMN COLUMN --positive VALUE",
 }
-_COMMON = "probability", "classes", "normal", "quantiles", "interval"
-# Options that need another one, and those of some kinds of predictions only.
-_TOGETHER = {"probability": "positive", "models": "positive", "mean": "sd", "sd": "mean"}
-_TOGETHER |= {"lower": "upper", "upper": "level", "level": "lower"}
-_NEEDS = {"positive": ("probability",), "percent": ("probability", "classes")}
 # Names of columns that say what they hold: a prefix, and what distinguishes the columns.
 _CERTAIN = {
     "classes": r"((?:probs?|p)[_.])(.+)",
     "quantiles": r"(?:quantiles?[_.]|q)()(\d*\.?\d+)",
     "members": r"(members?[_.])(\d+)",
 }
-# Parameters of families that are evaluated in Python only.
-_PARAMETERS = [{"loc", "scale", "df"}, {"loc", "scale", "power"}, {"mean", "concentration"}]
-_PARAMETERS += [{"alpha", "beta"}, {"low", "high"}, {"rate"}]
+# Names of columns beside which `loc` and `scale` belong to other distributions than the normal.
+_SHAPES = {"df", "nu", "shape", "power", "alpha", "skew", "a", "b", "c", "s", "xi", "distribution"}
+_MARKS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
+_CODES = {f"-{digits}{end}" for digits in ("999", "9999", "99999") for end in ("", ".0")}
 
 
 class InputError(ValueError):
@@ -90,12 +84,8 @@ def shown(value: object) -> str:
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Names in a message, the first ones and the last of many."""
-    names = list(names)
-    shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
-    return ", ".join(
-        (x or "(without a name)") if x.isprintable() and len(x) <= _SHOWN else shown(x)
-        for x in shortened
-    )
+    names = [x if x.isprintable() and 0 < len(x) <= _SHOWN else shown(x) for x in names]
+    return ", ".join([*names[: most - 1], "…", names[-1]] if len(names) > most else names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +97,7 @@ class Table:
         columns: stripped texts by name, objects, [n].
         rows: number of each row in the file, [n].
         missing: texts that stand for a missing value, in lower case.
-        decimal: the decimal mark of numbers; empty if nothing says it, as in texts with semicolons.
+        decimal: the decimal mark of numbers; empty for a point that may stand between thousands.
     """
 
     path: Path
@@ -132,26 +122,21 @@ class Table:
         """Raises an InputError for the first row in which a column is bad, if there is one."""
         if bad.any():
             row = int(bad.argmax())
-            text = self.columns[name][row]
-            advice = advice or _advice(text)
             if self.is_missing(name)[row]:
                 advice = "; --skip-missing leaves out such rows"
-            expected = f"{expected} in column {listed([name])}"
-            refuse(self.place(row), expected, f"{shown(text)}{advice}")
+            got = f"{shown(self.columns[name][row])}{advice}"
+            refuse(self.place(row), f"{expected} in column {listed([name])}", got)
 
-    def values(self, name: str, *, is_percent: bool = False) -> np.ndarray:
+    def values(self, name: str) -> np.ndarray:
         """A column as numbers, float64 [n]; NaN for other texts."""
-        if not is_percent:
-            return _numbers(self.columns[name], self.decimal)
-        texts = [x.removesuffix("%").strip() for x in self.columns[name]]
-        return _numbers(texts, self.decimal) / 100
+        return _numbers(self.columns[name], self.decimal)
 
-    def numbers(
-        self, name: str, largest: float = np.finfo(float).max, *, is_percent: bool = False
-    ) -> np.ndarray:
+    def numbers(self, name: str, largest: float = np.finfo(float).max) -> np.ndarray:
         """A column of numbers up to a largest size, float64 [n]; refuses others."""
-        numbers = self.values(name, is_percent=is_percent)
-        self.refuse_where(~(np.abs(numbers) <= largest), "a finite number", name)
+        numbers = self.values(name)
+        bad = ~(np.abs(numbers) <= largest)
+        is_marked = re.fullmatch(r"[+-]?\d*([.,' ]\d+)+", self.columns[name][bad.argmax()])
+        self.refuse_where(bad, "a finite number", name, _MARKS if is_marked else "")
         return numbers
 
     def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
@@ -165,31 +150,21 @@ class Table:
         return [*self.columns[name]]
 
 
-def _numbers(texts: Iterable[str], decimal: str = ".") -> np.ndarray:
-    """Texts as numbers, float64 [n]; NaN for those that are none."""
+def _numbers(texts: Collection[str], decimal: str | None = None) -> np.ndarray:
+    """Texts as numbers, float64 [n]; NaN for those that are none. All or none are percentages."""
+    decimal, sign = decimal or ".", "%" if any(x.endswith("%") for x in texts) else ""
 
     def number(text: str) -> float:
-        try:  # `float` takes 1_000, too
-            is_other = "_" in text or (decimal != "." and "." in text)
-            return np.nan if is_other else float(text.replace(decimal or ".", "."))
+        if "_" in text or (decimal != "." and "." in text):  # `float` takes 1_000, too
+            return np.nan
+        try:
+            return float(text.removesuffix(sign).replace(decimal, "."))
         except ValueError:
             return np.nan
 
-    return np.array([number(x) for x in texts], np.float64)
-
-
-_THOUSANDS = "; name the decimal mark by --decimal MARK, and write thousands without a mark"
-
-
-def _advice(text: str) -> str:
-    """What to do about a text that should be a number."""
-    patterns = {
-        r".*\d ?%": "; --percent reads percentages",
-        r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?": _THOUSANDS,
-        r"[+-]?\d*,\d+": "; --decimal , reads a decimal comma",
-        r"[+-]?\d*\.\d+": "; --decimal . reads a decimal point",
-    }
-    return next((advice for x, advice in patterns.items() if re.fullmatch(x, text)), "")
+    is_number = np.array([x.endswith(sign) for x in texts], bool)
+    numbers = np.where(is_number, [number(x) for x in texts], np.nan)
+    return numbers / 100 if sign else numbers
 
 
 def read(path: Path, options: Namespace) -> Table:
@@ -202,62 +177,65 @@ def read(path: Path, options: Namespace) -> Table:
     Raises:
         InputError: if the file cannot be read, or has no rows.
     """
-    is_packed = path.suffix.lower() == ".gz"
-    kind = Path(path.stem if is_packed else path).suffix.lower()
-    if kind not in TEXTS:
-        refuse(path, f"a file {', '.join(TEXTS)} (or these with .gz)", path.name)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             refuse(path, "a regular file", "a folder, pipe or device")
-        with gzip.open(path) if is_packed else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             refuse(path, "at most 1 GiB", "more; take a sample of the rows")
-        names, *cells = _rows(path, content, TEXTS[kind], options)
+        sep = options.sep or ("tab" if ".tsv" in path.name.lower() else ",")
+        sep = "\t" if sep == "tab" else sep
+        names, *cells = _rows(path, content, sep, is_named=options.sep is not None)
     except InputError:
         raise
     except Exception as error:  # of a damaged file
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise InputError(f"{path}: cannot be read ({reason or type(error).__name__})") from None
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
-        refuse(path, "columns of different names", f"column {shown(name)} {count} times")
     if not cells:
         refuse(path, "rows", "none")
     columns = dict(zip(names, np.array(cells, object).T, strict=True))
-    missing = MISSING | {x.strip().lower() for x in options.na or ()}
-    decimal = options.decimal or ("" if options.sep == ";" else ".")
+    is_number = np.isfinite(_numbers(names, options.decimal))
+    others = [x for x, is_one in zip(names, is_number, strict=True) if x and not is_one]
+    if is_number.any() and (not others or any(x in columns[x] for x in others)):
+        got = f"values ({listed(names, 4)}); add a first row of names"
+        refuse(f"{path}, row 1", "names of columns", got)
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        refuse(path, "columns of different names", f"column {shown(name)} {count} times")
+    missing = {x.strip().lower() for x in options.na or ()}
+    missing = MISSING | missing | {f"{x}.0" for x in missing}
+    decimal = options.decimal or ("." if sep == "," else "")
     return Table(path, columns, 2 + np.arange(len(cells)), missing, decimal)
 
 
-def _rows(path: Path, content: bytes, sep: str, options: Namespace) -> list[list[str]]:
+def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[str]]:
     """Names of columns, and stripped texts of each row."""
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeError as error:
-        refuse(path, "text in UTF-8, or in UTF-16 with its mark", f"{error}; save it as UTF-8")
+        refuse(path, "text in UTF-8, or UTF-16 with its mark", f"{error}; save it as CSV in UTF-8")
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip():
-        got = "a NUL character" if "\0" in text else "an empty line" if text else "nothing"
-        refuse(path, "names of columns in row 1", got)
-    others = [x for x in (",", ";", "\t") if x in head and sep not in head]
-    if others and not options.sep:
+        refuse(path, "names of columns in row 1, and no NUL character", shown(head))
+    others = [x for x in ",;\t| " if x in head.strip()]
+    if others and sep not in head and not is_named:
         option = others[0].replace("\t", "tab")
         got = f"{shown(head)}; --sep '{option}' names another separator"
         refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=options.sep or sep, strict=True)
-    rows = [[x.strip() for x in row] for row in reader]
+    lines = (x.strip() if sep == " " else x for x in io.StringIO(text, newline=""))
+    rows = [
+        [x.strip() for x in row]
+        for row in csv.reader(lines, delimiter=sep, strict=True, skipinitialspace=sep == " ")
+    ]
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     for i, row in enumerate(rows):
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} values as in the first row"
             refuse(f"{path}, row {i + 1}", expected, len(row))
-    if np.isfinite(_numbers(rows[0], options.decimal or ".")).all():
-        got = f"numbers ({listed(rows[0], 4)}); add a first row of names that are no numbers"
-        refuse(f"{path}, row 1", "names of columns", got)
     return rows
 
 
@@ -278,26 +256,34 @@ class Data:
     """Predictions and targets.
 
     Attributes:
-        predictions: a batch of distributions.
+        predictions: a batch of distributions; those of several models by name.
         targets: [n].
+        classes: names of the classes, in the order of the labels; empty for other targets.
         groups: the group of each row, [n], by the name of the column; None without.
         features: [n, d], or None.
         weights: [n], or None.
         clusters: the cluster of each row as an integer, [n], or None.
-        classes: names of the classes, in the order of the labels; empty for other targets.
         table: the file, without rows that were left out.
         facts: descriptions of what was read, by name; the first is about the predictions.
     """
 
-    predictions: Distribution
+    predictions: Distribution | Mapping[str, Distribution]
     targets: np.ndarray
+    classes: tuple[str, ...]
     groups: dict[str, list[str]] | None
     features: np.ndarray | None
     weights: np.ndarray | None
     clusters: np.ndarray | None
-    classes: tuple[str, ...]
     table: Table
-    facts: tuple[tuple[str, str], ...]
+    facts: Sequence[tuple[str, str]]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further arguments of `compare` if there are several models, else of `evaluate`."""
+        if isinstance(self.predictions, Mapping):
+            return {"weights": self.weights, "clusters": self.clusters}
+        of_one = {"groups": self.groups, "features": self.features, "weights": self.weights}
+        return of_one | {"class_names": self.classes or None}
 
 
 def load_file(path: Path, options: Namespace) -> dict[str, Data]:
@@ -310,78 +296,74 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     Raises:
         InputError: if the file is not as needed, or its meaning is not certain.
     """
-    table, observed, unused = read(path, options), TARGETS, []
+    table, unused = read(path, options), []
     meanings = _named(table, options)
-    if not meanings and {*HUB} <= {*table.columns}:
-        table, meanings, unused = _of_hub(table)
-        observed = ("observation", "oracle_value")
-    other = {x: _chosen(table, x, getattr(options, x)) for x in OTHERS}
-    target = _target(table, options.target, observed)
-    inputs = [target, *(x for columns in other.values() for x in columns)]
+    is_hub = not meanings and {*HUB} <= {*table.columns}
+    target = _target(table, options.target, OBSERVED if is_hub else TARGETS)
+    if is_hub:
+        table, meanings, unused = _of_hub(table, target)
+    other = {x: _matching(table, getattr(options, x) or (), f"--{x}") for x in OTHERS}
+    inputs = [target, *itertools.chain(*other.values())]
     if not meanings:
         names = [x for x in table.columns if x not in inputs]
         meanings = {"": _certain(table, names, table.values(target))}
-    for meaning in meanings.values():
-        _refuse_one_hot(table, target, meaning)
     inputs += [x for meaning in meanings.values() for x in meaning.columns.values()]
     name, count = Counter(inputs).most_common(1)[0]
     if count > 1:
         refuse(path, f"one use of column {name}", count)
-    number = len(table)
+    unused += [x for x in table.columns if x not in inputs]
+    rows = str(len(table))
     if options.skip_missing:
         labels = next(iter(meanings.values())).columns
-        missing = [table.is_missing(x, labels if x == target else ()) for x in inputs]
-        table = table.take(~np.any(missing, 0))
-        if not len(table):
+        lack = np.any([table.is_missing(x, labels if x == target else ()) for x in inputs], 0)
+        if lack.all():
             refuse(path, "rows without missing values", "none")
-    number -= len(table)
-    unused += [x for x in table.columns if x not in inputs]
-    facts = [
-        ("targets", f"column {target}"),
-        ("rows", f"{len(table)}{f' ({number} more lack a value)' if number else ''}"),
-        *((name, f"columns {listed(x, 100)}") for name, x in other.items() if x),
-        *([("not used", listed(unused, 100))] if unused else []),
-    ]
-    return {
-        name: _data(table, target, meaning, other, options, facts)
-        for name, meaning in meanings.items()
-    }
+        table = table.take(~lack)
+        rows = f"{len(table)}{f' ({lack.sum()} more lack a value)' if lack.any() else ''}"
+    _refuse_doubtful(table, inputs, options)
+    facts = {"targets": f"column {target}", "rows": rows}
+    facts |= {name: f"columns {listed(x, 100)}" for name, x in other.items() if x}
+    facts |= {"not used": listed(unused, 100)} if unused else {}
+    features = [table.numbers(x) for x in other["features"]]
+    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
+    models: dict[str, Data] = {}
+    for name, meaning in meanings.items():
+        predictions, targets, classes, words = _data(table, target, meaning, options)
+        models[name] = Data(
+            predictions,
+            targets,
+            classes,
+            groups={x: table.texts(x) for x in other["groups"]} or None,
+            features=np.stack(features, 1) if features else None,
+            weights=next(map(table.numbers, other["weights"]), None),
+            clusters=next(iter(clusters), None),
+            table=table,
+            facts=[("predictions", words), *facts.items()],
+        )
+    return models
 
 
-def _refuse_one_hot(table: Table, target: str, meaning: Meaning) -> None:
-    """Refuses targets beside which there is a column for each other class, too."""
-    own = re.split(r"[_.]", target)[-1]
-    prefix = target.removesuffix(own)
-    outcomes = [f"{prefix}{x}" for x in meaning.columns]
-    if (
-        prefix
-        and own in meaning.columns
-        and all(x in table.columns for x in outcomes)
-        and len(outcomes) > 1
-    ):
-        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
-        refuse(table.path, "a column of labels", got)
-
-
-def _chosen(table: Table, option: str, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Columns of groups or features, by an option or by their names; others by an option."""
-    if names is not None:
-        return _matching(table, names, f"--{option}")
-    pattern = re.compile(rf"{option[:-1]}s?([_.].+)?", re.S)
-    is_named = option in ("groups", "features")
-    return tuple(x for x in table.columns if is_named and pattern.fullmatch(x))
+def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
+    """Refuses points that may stand between thousands, and numbers that may be missing values."""
+    texts = [x for name in names for x in table.columns[name] if "." in x and not table.decimal]
+    numbers = [x for x, y in zip(texts, _numbers(texts), strict=True) if np.isfinite(y)]
+    is_thousand = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
+    if numbers and all(map(is_thousand, numbers)):
+        refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_MARKS}")
+    for name in names if options.na is None else ():
+        is_code = np.array([x in _CODES for x in table.columns[name]])
+        advice = "; --na TEXT ... names texts for missing values, if there are any"
+        table.refuse_where(is_code, "a value that is certain", name, advice)
 
 
 def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, ...]:
     """The columns that names or patterns stand for; refuses a pattern without any."""
     columns: list[str] = []
     for pattern in patterns:
-        matching = [pattern] if pattern in table.columns else []
-        if not matching and any(x in pattern for x in "*?["):
-            matching = fnmatch.filter(table.columns, pattern)
+        is_name = pattern in table.columns
+        matching = [pattern] if is_name else fnmatch.filter(table.columns, pattern)
         if not matching:
-            got = f"columns {listed(table.columns, 12)}"
-            refuse(table.path, f"a column {pattern} ({option})", got)
+            _one(table, pattern, option)
         columns += matching
     if len({*columns}) < len(columns):
         refuse(option, "different columns", listed(columns))
@@ -389,11 +371,10 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
 
 
 def _one(table: Table, name: str, option: str) -> str:
-    """The column that a name or a pattern stands for; refuses several."""
-    column, *others = _matching(table, [name], option)
-    if others:
-        refuse(option, f"one column, which {name} stands for", listed([column, *others]))
-    return column
+    """The column of this name."""
+    if name not in table.columns:
+        refuse(table.path, f"a column {name} ({option})", f"columns {listed(table.columns, 12)}")
+    return name
 
 
 def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
@@ -411,40 +392,42 @@ def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]
 
 def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
     """The predictions that options name, by model; nothing if they name none."""
-    for option, needed in _TOGETHER.items():
-        if getattr(options, option) is not None and getattr(options, needed) is None:
-            template = next(x for x in TEMPLATES.values() if f"--{option} " in x)
-            refuse(f"--{option}", f"--{needed}, too", f"none: calibjax FILE {template}")
-    options_of_kinds = {template.split()[0][2:] for template in TEMPLATES.values()}
-    chosen = sorted(x for x in options_of_kinds if getattr(options, x) is not None)
-    if len(chosen) > 1:
-        got = " and ".join(f"--{x}" for x in chosen)
+    needed = {kind: re.findall(r"--(\w+)", x) for kind, x in TEMPLATES.items()}
+    names = dict.fromkeys(x for of_kind in needed.values() for x in of_kind if x != "positive")
+    given = {x: getattr(options, x) for x in names if getattr(options, x) is not None}
+    kinds = [kind for kind, of_kind in needed.items() if given.keys() & of_kind]
+    if len(kinds) > 1:
+        got = " and ".join(f"--{x}" for x in sorted(given))
         refuse(table.path, "options for one kind of predictions", got)
-    if not chosen:
+    if not kinds:
         return {}
+    (kind,) = kinds
+    for option in needed[kind]:
+        if getattr(options, option) is None:
+            got = f"none: calibjax FILE {TEMPLATES[kind]}"
+            refuse(f"--{next(iter(given))}", f"--{option}, too", got)
 
     def one(option: str) -> str:
-        return _one(table, getattr(options, option), f"--{option}")
+        return _one(table, given[option], f"--{option}")
 
-    (option,) = chosen
-    values = getattr(options, option)
-    if option == "models":
-        columns = _matching(table, values, "--models")
+    if kind == "models":
+        columns = _matching(table, given["models"], "--models")
         return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
-    if option == "members":
-        meaning = Meaning("members", {x: x for x in _matching(table, values, "--members")})
-    elif option == "probability":
-        meaning = Meaning("probability", {_POSITIVE: one("probability")})
-    elif option == "mean":
-        meaning = Meaning("normal", {"loc": one("mean"), "scale": one("sd")})
-    elif option == "lower":
-        if not 0 < options.level < 1:
-            refuse("--level", "a probability between 0 and 1, such as 0.9", f"{options.level:g}")
-        levels = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
-        meaning = Meaning("quantiles", {levels[0]: one("lower"), levels[1]: one("upper")})
+    if kind == "members":
+        columns = {x: x for x in _matching(table, given["members"], "--members")}
+    elif kind == "probability":
+        columns = {_POSITIVE: one("probability")}
+    elif kind == "normal":
+        columns = {"loc": one("mean"), "scale": one("sd")}
+    elif kind == "interval":
+        level = given["level"]
+        if not 0 < level < 1:
+            refuse("--level", "a probability between 0 and 1, such as 0.9", f"{level:g}")
+        lower, upper = (str(round((1 + sign * level) / 2, 12)) for sign in (-1, 1))
+        kind, columns = "quantiles", {lower: one("lower"), upper: one("upper")}
     else:
-        meaning = Meaning(option, _assigned(table, f"--{option}", values))
-    return {"": meaning}
+        columns = _assigned(table, f"--{kind}", given[kind])
+    return {"": Meaning(kind, columns)}
 
 
 def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
@@ -453,30 +436,23 @@ def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
         return _one(table, name, "--target")
     candidates = [x for x in usual if x in table.columns]
     if len(candidates) != 1:
-        got = listed(candidates) if candidates else f"columns {listed(table.columns, 12)}"
-        advice = "put labels of another file into a column, and name it: "
-        expected = f"one column of targets ({', '.join(usual)})"
-        refuse(table.path, expected, f"{got}; {advice}calibjax FILE --target COLUMN")
+        got = f"columns {listed(candidates or table.columns, 12)}; name the one with the targets, "
+        got += "which may have to be added from another file: calibjax FILE --target COLUMN"
+        refuse(table.path, f"one column of targets ({', '.join(usual)})", got)
     return candidates[0]
 
 
 def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning:
     """What columns of predictions mean, if there is one meaning; else names the options."""
     meanings = _recognised(table, names, targets)
-    logits = [x for x in names if re.fullmatch(r"logits?([_.].+)?", x, re.S)]
-    if len(logits) > 1 or (logits and not meanings):
-        got = f"logits in columns {listed(logits)}; apply softmax, and name the columns prob_CLASS"
-        refuse(table.path, "probabilities of classes", got)
     if len(meanings) == 1 and meanings[0].columns:
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
-    got = f"columns {listed(names, 12)}" if names else "no other column"
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
     fit += " (evaluate it in Python by calibjax.evaluate)" * ("another distribution" in kinds)
-    named = [x for x in kinds if x in TEMPLATES] or _COMMON
-    templates = " or ".join(f"calibjax FILE {TEMPLATES[x]}" for x in named)
-    expected = "columns of one kind of predictions"
-    refuse(table.path, expected, f"{got}{fit}; name them: {templates}")
+    templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES if x in TEMPLATES)
+    got = f"columns {listed(names, 12) or 'of targets'}{fit}; name them: calibjax FILE {templates}"
+    refuse(table.path, "columns of one kind of predictions", got)
 
 
 def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list[Meaning]:
@@ -509,7 +485,7 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
         means, labels = (x[~np.isnan(x)] for x in (table.values(locs[0]), targets))
         if means.size and np.isin(labels, (0, 1)).all() and (np.abs(means - 0.5) <= 0.5).all():
             meanings.append(Meaning("probability", {}))  # with a standard error
-    if any(needed <= {*names} for needed in _PARAMETERS):
+    if (locs and scales and _SHAPES & {*names}) or {"shape", "rate"} <= {*names}:
         meanings.append(Meaning("another distribution", {}))
     return meanings
 
@@ -519,7 +495,7 @@ def _are_levels(texts: Collection[str]) -> bool:
     return bool(((levels > 0) & (levels < 1)).all()) and len({*levels.tolist()}) == len(texts)
 
 
-def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
+def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[str]]:
     """The long format of forecast hubs with a row for each task, and its models.
 
     Returns:
@@ -527,105 +503,118 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
     """
     types = table.columns["output_type"]
     kinds = {"quantile", "sample"} & {*types}
-    tasks = [x for x in table.columns if x not in ("", "model_id", *HUB)]
+    tasks = [x for x in table.columns if x not in ("", "model_id", target, *HUB)]
     if len(kinds) != 1 or not tasks:
         got = f"{listed(sorted({*types}))} and columns {listed(tasks)} of tasks"
         refuse(table.path, "output_type quantile or sample and columns of tasks", got)
     (kind,) = kinds
     table, unused = table.take(types == kind), [f"rows of {x}" for x in sorted({*types} - kinds)]
-    keys = [*zip(*(table.columns[x] for x in tasks), strict=True)]
-    names = [*table.columns.get("model_id", [""] * len(table))]
-    levels, numbers = [*table.columns["output_type_id"]], Counter()
-    rows: dict[Any, int] = {}  # by task, model and level, and the first of each task
-    for i, (key, name) in enumerate(zip(keys, names, strict=True)):
-        if kind == "sample":  # counted, since tasks may have samples of other names
-            numbers[key, name] += 1
-            levels[i] = str(numbers[key, name])
-        if rows.setdefault((key, name, levels[i]), i) != i:
+    names = table.columns.get("model_id", np.full(len(table), "", object))
+    observed, levels, number = table.columns[target], table.columns["output_type_id"], Counter()
+    first: dict[tuple[str, ...], int] = {}  # row of each task
+    cells: dict[tuple[str, str], dict[tuple[str, ...], str]] = {}  # by model and level, and task
+    for i, key in enumerate(zip(*(table.columns[x] for x in tasks), strict=True)):
+        number[key, names[i]] += 1  # samples are counted, since tasks may name them differently
+        level = levels[i] if kind == "quantile" else str(number[key, names[i]])
+        column = cells.setdefault((names[i], level), {})
+        if key in column:
             refuse(table.place(i), "one value of each task, model and level", "another")
-        rows.setdefault(key, i)
-    keys = sorted({*keys})
-    first = table.take(np.array([rows[key] for key in keys]))
-    columns, meanings = {x: first.columns[x] for x in tasks}, {}
+        column[key] = table.columns["value"][i]
+        if observed[i] != observed[first.setdefault(key, i)]:
+            expected = f"{target} {observed[first[key]]} as in another row of the same task"
+            refuse(table.place(i), expected, observed[i])
+    rows = table.take(np.array([first[key] for key in sorted(first)]))
+    columns = {x: rows.columns[x] for x in (*tasks, target)}
+    models: dict[str, Meaning] = {}
     for name in dict.fromkeys(names):
-        meanings[name] = Meaning("quantiles" if kind == "quantile" else "members", {})
-        for level in dict.fromkeys(levels):  # a model without it lacks its values
-            column = f"{name} {kind} {level}".strip()
-            meanings[name].columns[level] = column  # pyright: ignore[reportIndexIssue]
-            places = [rows.get((key, name, level), -1) for key in keys]
-            texts = [table.columns["value"][i] if i >= 0 else "" for i in places]
+        of_model = {level: f"{name} {kind} {level}".strip() for _, level in cells}
+        models[name] = Meaning(f"{kind}s".replace("sample", "member"), of_model)
+        for level, column in of_model.items():  # a model without the level lacks its values
+            texts = [cells.get((name, level), {}).get(key, "") for key in sorted(first)]
             columns[column] = np.array(texts, object)
-    return dataclasses.replace(first, columns=columns), meanings, unused
+    return dataclasses.replace(rows, columns=columns), models, unused
 
 
 def _data(
-    table: Table,
-    target: str,
-    meaning: Meaning,
-    other: Mapping[str, Sequence[str]],
-    options: Namespace,
-    facts: Sequence[tuple[str, str]],
-) -> Data:
+    table: Table, target: str, meaning: Meaning, options: Namespace
+) -> tuple[Distribution, np.ndarray, tuple[str, ...], str]:
+    """Predictions, targets, names of classes, and what was read."""
     (kind, columns), classes = meaning, ()
-    for name, kinds in _NEEDS.items():
-        if getattr(options, name) not in (None, False) and kind not in kinds:
-            refuse(f"--{name}", f"predictions of kind {' or '.join(kinds)}", kind)
-    predictions, note = _predictions(table, meaning, is_percent=options.percent)
+    if options.positive is not None and kind != "probability":
+        refuse("--positive", "predictions of kind probability", kind)
+    predictions, note = _predictions(table, meaning)
     words = f"{kind}: {listed(columns.values())}{note}"
     if kind == "probability":
-        classes, targets = _two_labels(table, target, columns[_POSITIVE], options.positive)
+        classes, targets = _two_labels(table, target, options.positive)
         words = f"probability of label {classes[1]}: {columns[_POSITIVE]}"
     elif kind == "classes":
+        _refuse_one_hot(table, target, columns)
         classes, targets = tuple(columns), _labels(table, target, columns)
     else:
         targets = table.numbers(target)
-    if classes and options.target is None:
-        rows: Any = predictions
-        likeliest = rows.probs.argmax(1) if kind == "classes" else rows.probs >= 0.5
-        others = table.columns.keys() - {target, *columns.values()}
-        for name in sorted(others) if (likeliest == targets).all() else ():
-            texts = {x.lower().removesuffix(".0") for x in table.columns[name]}
-            if texts <= {x.lower() for x in classes}:  # the target may be predicted
-                got = f"{target}, always the likeliest label, and {name}"
-                refuse(table.path, "one column of targets", f"{got}: calibjax FILE --target COLUMN")
-    features = [table.numbers(x) for x in other["features"]]
-    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
-    return Data(
-        predictions=predictions,
-        targets=targets,
-        groups={x: table.texts(x) for x in other["groups"]} or None,
-        features=np.stack(features, 1) if features else None,
-        weights=next(map(table.numbers, other["weights"]), None),
-        clusters=next(iter(clusters), None),
-        classes=classes,
-        table=table,
-        facts=(("predictions", words), *facts),
-    )
+    decided = _decided(table, meaning, target, predictions, targets)
+    if decided and options.target is None:
+        advice = "; name the observed targets, even if these are: calibjax FILE --target COLUMN"
+        refuse(table.path, "one column of observed targets", f"{decided}{advice}")
+    return predictions, targets, classes, f"{words}; {decided}" if decided else words
+
+
+def _decided(
+    table: Table, meaning: Meaning, target: str, predictions: Any, targets: np.ndarray
+) -> str:
+    """Says that the targets may be decisions of the model, if they look like it.
+
+    Under calibration, the likeliest class is wrong in a row with probability 1 - max p, and
+    decisions at another threshold are wrong more often. If 14 or more errors are expected, at most
+    a twentieth of them has a probability below 1e-6: tails of Poisson distributions are longer.
+    """
+    if isinstance(predictions, distributions.Normal) and (predictions.loc == targets).all():
+        return f"{target}, which is always the predicted mean"
+    if not isinstance(predictions, distributions.Categorical | distributions.Bernoulli):
+        return ""
+    size, probs = len(targets), np.asarray(predictions.probs)
+    probs = np.stack([1 - probs, probs], 1) if probs.ndim == 1 else probs
+    is_likeliest = probs == probs.max(1, keepdims=True)
+    errors = size - is_likeliest[np.arange(size), targets].sum()
+    expected = probs[~is_likeliest].sum()
+    labels = {*table.columns[target], *("01" if meaning.kind == "probability" else meaning.columns)}
+    others = table.columns.keys() - {target, *meaning.columns.values()}
+    for name in sorted(others) if not errors else ():
+        texts = {*table.columns[name]}
+        if len(texts) > 1 and texts <= labels:
+            return f"{target}, which is always the likeliest label, and {name}"
+    if probs.shape[1] == 2:  # another threshold
+        zeros, ones = (np.sort(probs[targets == y, 1]) for y in (0, 1))
+        cuts = np.unique(probs[:, 1])
+        errors = (len(zeros) - np.searchsorted(zeros, cuts) + np.searchsorted(ones, cuts)).min()
+    rarer = size - np.bincount(targets).max()  # rows without the most frequent label
+    if not rarer or expected < 14 or errors > min(expected, rarer) / 20:
+        return ""
+    right = f"{size - errors} of {size} rows, where {expected:.0f} errors are expected"
+    return f"{target}, which follows from the predictions in {right}"
+
+
+def _refuse_one_hot(table: Table, target: str, classes: Collection[str]) -> None:
+    """Refuses a target beside which there is a column for each other class, too."""
+    stem = re.sub(r"[^_.]+$", "", target)
+    outcomes = [f"{stem}{x}" for x in classes]
+    if stem and len(outcomes) > 1 and target in outcomes and {*outcomes} <= {*table.columns}:
+        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
+        refuse(table.path, "a column of labels", got)
 
 
 def _labels(table: Table, target: str, columns: Mapping[str, str]) -> np.ndarray:
-    """Positions of the labels among the names of the classes, [n].
-
-    Labels are the names. A label that is none is compared as a number, if one class is equal to it
-    and no other label is.
-    """
-    texts, names = table.texts(target, columns), [*columns]
-    positions = {name: i for i, name in enumerate(names)}
-    different = [*dict.fromkeys(texts)]
-    classes, labels = _numbers(names), _numbers(different)
-    for text, label in zip(different, labels, strict=True):
-        if np.sum(classes == label) == np.sum(labels == label) == 1:
-            positions.setdefault(text, int(np.argmax(classes == label)))
-    indices = np.array([positions.get(x, -1) for x in texts])
-    pairs = [f"{x}=VALUE" for x in [*columns.values()][:4]]
-    template = f"--classes {' '.join(pairs)}{' …' if len(names) > 4 else ''}"
-    expected = f"one of the labels {listed(names)}"
-    table.refuse_where(indices < 0, expected, target, f"; name them: calibjax FILE {template}")
+    """Positions of the labels among the names of the classes, [n]."""
+    positions = {name: i for i, name in enumerate(columns)}
+    indices = np.array([positions.get(x, -1) for x in table.texts(target, columns)])
+    pairs = " ".join(f"{x}=VALUE" for x in [*columns.values()][:4]) + " …" * (len(columns) > 4)
+    advice = f"; name them: calibjax FILE --classes {pairs}"
+    table.refuse_where(indices < 0, f"one of the labels {listed(columns)}", target, advice)
     return indices
 
 
 def _two_labels(
-    table: Table, target: str, column: str, positive: str | None
+    table: Table, target: str, positive: str | None
 ) -> tuple[tuple[str, str], np.ndarray]:
     """The negative and the positive label, and which of them each row has, [n]."""
     texts = table.texts(target)
@@ -634,24 +623,25 @@ def _two_labels(
     if positive is None and {x.lower() for x in different} <= {*numbers}:
         return ("0", "1"), np.array([numbers[x.lower()] for x in texts])
     if len(different) == 2 and positive in different:
-        negative = next(x for x in different if x != positive)
+        negative = different[1 - different.index(positive)]
         return (negative, positive), np.array([int(x == positive) for x in texts])
     wanted = "labels 0 and 1" if positive is None else f"two labels, one of them {positive},"
-    template = f"calibjax FILE --probability {column} --positive VALUE"
-    got = f"{listed(different)}; name the label with this probability: {template}"
+    got = f"{listed(different)}; --positive VALUE names the label that has this probability"
     refuse(table.path, f"{wanted} in column {target}", got)
 
 
-def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[Distribution, str]:
+def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
     """The predictions, and what was done to the numbers, if anything."""
     kind, columns = meaning
     largest = np.inf if kind == "quantiles" else np.finfo(float).max
-    values: list[Any] = [table.numbers(x, largest, is_percent=is_percent) for x in columns.values()]
+    values: list[Any] = [table.numbers(x, largest) for x in columns.values()]
     if kind == "normal":
         return distributions.Normal(*values), ""
     if len(values) < 2 and kind in ("classes", "members"):
         refuse(table.path, f"two or more {kind}", listed(columns))
     rows: Any = np.stack(values, 1)
+    if kind == "members":
+        return distributions.Ensemble(rows), ""
     if kind == "quantiles":
         if not _are_levels(columns):
             refuse(table.path, "different levels between 0 and 1", listed(columns))
@@ -659,18 +649,18 @@ def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[D
         order = np.argsort(levels)
         each: Any = np.tile(levels[order], (len(rows), 1))
         return distributions.Quantiles(each, rows[:, order]), ""
-    if kind == "members":
-        return distributions.Ensemble(rows), ""
-    rows, sums = checks.unrounded(rows), rows.sum(1)
-    advice, is_one, off = "", kind == "probability", np.abs(sums - 1)
-    # Not scores up to 10.
-    if (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
-        advice = "; --percent reads percentages"
+    rows, sums, is_one = checks.unrounded(rows), rows.sum(1), kind == "probability"
+    advice = "" if is_one else "; add other classes, or divide the rows by their sums"
+    if rows.min() < 0:
+        advice = "; turn logits, or logarithms of probabilities, into probabilities first"
+    elif (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
+        advice = "; divide percentages by 100"  # not scores up to 10
     for name, column in zip(columns.values(), rows.T, strict=True):
         bad = (column < 0) | ((column > 1) & is_one)
         table.refuse_where(bad, "a probability in [0, 1]", name, advice)
     if is_one:
         return distributions.Bernoulli(rows[:, 0]), ""
+    off = np.abs(sums - 1)
     if off.max() > _ROUNDED:
         row = int(off.argmax())
         expected = f"probabilities that sum to one in columns {listed(columns.values(), 3)}"
@@ -679,25 +669,6 @@ def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[D
         return distributions.Categorical(rows), ""
     note = f", divided by their sums, which are from {sums.min():.4g} to {sums.max():.4g}"
     return distributions.Categorical(rows / sums[:, None]), note
-
-
-def check_rows(data: Data) -> None:
-    """Refuses the first row that the library refuses with the precision of JAX, for any reason."""
-
-    def refusal(low: int, high: int) -> str:
-        some = jax.tree.map(lambda leaf: leaf[low:high], data.predictions)
-        try:
-            passed(predictions=some, targets=data.targets[low:high])
-        except (TypeError, ValueError) as error:
-            return str(error)
-        return ""
-
-    size = len(data.table)
-    if refusal(0, size):
-        row = bisect.bisect(range(size), False, key=lambda i: bool(refusal(0, i + 1)))
-        option = "the environment variable JAX_ENABLE_X64=1"
-        reason = refusal(row, row + 1).replace("jax_enable_x64", option)
-        raise InputError(f"{data.table.place(row)}: {reason}")
 
 
 def check_same_rows(first: Data, other: Data) -> None:

@@ -163,8 +163,6 @@ FILES = [
         {"": ROWS, **_IRIS, "label": SPECIES[LABELS]})),
     File("digits, CRLF, empty lines at the end", "read", score=OF_CLASSES, content=table(
         {**named("012", CLASSES, "p_"), "y_true": LABELS}, end="\r\n") + "\r\n\r\n\r\n"),
-    File("byte order mark", "read", score=BINARY, content=codecs.BOM_UTF8 + table(
-        _PROBS).encode()),
     File("truth values beside quoted texts", "read", score=BINARY, content=table(
         {**ANSWERS, "p": EVENT, "y": HAPPENED == 1})),
     File("weather", "read", score=NORMAL, content=table(
@@ -173,8 +171,6 @@ FILES = [
         {"ds": DATES, **named(LEVELS[::-1], QUANTILES[:, ::-1], "q"), "target": Y})),
     File("ensemble, tabs", "read", score=OF_MEMBERS, name="gefs.tsv", content=table(
         {"run": DATES, **named(range(1, 12), MEMBERS, "member_"), "target": Y}, sep="\t")),
-    File("forecast hub", "read", score=OF_QUANTILES, content=table(
-        {**HUB, "observation": Y[_OF]})),
     File("forecast hub with two models", "read", score=OF_BOTH, content=table(
         {**BOTH, "observation": Y[_OF_BOTH]})),
     File("forecast hub, samples", "read", score=OF_MEMBERS, content=table(
@@ -232,13 +228,41 @@ FILES += [
     File("yes and no for one probability", "refused", table(
         {**PATIENT, "prob": EVENT, "label": YES_NO}),
         "prob --positive", "--probability prob --positive yes", BINARY),
-    File("one column of two classes", "refused", table({"prob_no": NOT, "label": YES_NO}),
-         "prob_no --probability|--classes", "--probability prob_no --positive no", BINARY),
     File("label beside target", "refused", table(
         {"prob": EVENT, "target": (LABELS == 1).astype(int), "label": HAPPENED}),
         "label target --target", "--target label --probability prob --positive 1", BINARY),
     File("models side by side", "refused", table({**MATCH, **RIVALS, "result": HAPPENED}),
          "elo --target", "--target result --positive 1 --models elo market 538", OF_RIVALS),
+]  # fmt: skip
+
+# Labels that are the model's decisions: `--target` says that they are not.
+DECIDED = CLASSES.argmax(1)
+AT_A_HALF, AT_A_THIRD = ((x <= EVENT).astype(int) for x in (0.5, 0.37))
+FILES += [
+    *(File(f"decisions as labels, {n} differ", "refused", table(
+        {**_IRIS, "label": SPECIES[np.where(n > ROWS, LABELS, DECIDED)]}),
+        f"label follows {N - sum(DECIDED[:n] != LABELS[:n])}.of.{N} --target",
+        "--target label", score("Categorical", CLASSES, np.where(n > ROWS, LABELS, DECIDED)))
+      for n in (0, 1)),
+    *(File(f"decisions at {x}", "refused", table({"prob": EVENT, "label": y}),
+           "label --target", "--target label", score("Bernoulli", EVENT, y))
+      for x, y in (("a half", AT_A_HALF), ("a third", AT_A_THIRD))),
+    File("decisions beside two classes", "refused", table(
+        {"p_no": NOT, "p_yes": EVENT, "label": np.array(["no", "yes"])[AT_A_THIRD]}),
+        "label --target", "--target label", score("Bernoulli", EVENT, AT_A_THIRD)),
+    File("decisions of credit", "refused", table(
+        {"pd": EVENT, "y": np.array(["approve", "reject"])[AT_A_THIRD]}), "pd --probability",
+        "--probability pd --positive reject --target y", score("Bernoulli", EVENT, AT_A_THIRD)),
+    File("too little confidence in good predictions", "read", table(
+        {**named("012", (CLASSES + 1) / 4, "prob_"),
+         "label": np.where(ROWS % 20 == 7, LABELS, DECIDED)}),
+        score=score("Categorical", (CLASSES + 1) / 4,
+                    np.where(ROWS % 20 == 7, LABELS, DECIDED))),
+    File("one event of many expected", "read", table(
+        {"prob": np.full(N, 0.3), "label": (ROWS == 5).astype(int)}),
+        score=score("Bernoulli", np.full(N, 0.3), (ROWS == 5).astype(int))),
+    File("the mean as target", "refused", table({"mean": LOC, "sd": SD, "target": LOC}),
+         "target --target", "--target target", score("Normal", LOC, SD, LOC)),
 ]  # fmt: skip
 
 # What a person has to name: numbers, and how they are written.
@@ -250,12 +274,10 @@ FILES += [
          "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
     File("semicolons and a decimal point", "refused", table(
         _NORMAL, ";"), "--sep", "--sep ';' --decimal .", NORMAL),
+    File("percent signs", "read", score=BINARY, content=table(
+        {**PATIENT, "prob": [f"{100 * p:.1f} %" for p in EVENT], "label": HAPPENED})),
     File("risks in percent", "refused", table(
-        {**PATIENT, "prob": (100 * EVENT).round(1), "label": HAPPENED}),
-        "--percent", "--percent", BINARY),
-    File("percent signs", "refused", table(
-        {"prob": [f"{100 * p:.1f}%" for p in EVENT], "label": HAPPENED}),
-        "%", "--percent", BINARY),
+        {"prob": (100 * EVENT).round(1), "label": HAPPENED}), "divide percentages"),
     File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
          "sd --skip-missing", "--skip-missing", _COMPLETE),
     File("M for missing", "refused", table(
@@ -264,16 +286,20 @@ FILES += [
     File("Prophet", "refused", table(
         {"ds": DATES, "yhat": LOC, **named(["lower", "upper"], QUANTILES[:, [0, 4]], "yhat_"),
          "y": Y}), "yhat_lower", "--lower yhat_lower --upper yhat_upper --level 0.9", INTERVALS),
-    File("statsforecast", "refused", table(
-        {"unique_id": TEAMS, "ds": DATES, "y": Y, "AutoETS": LOC,
-         **named(["lo-90", "hi-90"], QUANTILES[:, [0, 4]], "AutoETS-")}), "AutoETS",
-        "--target y --lower AutoETS-lo-90 --upper AutoETS-hi-90 --level 0.9", INTERVALS),
     File("GluonTS", "refused", table(
         {"item_id": TEAMS, **named(LEVELS, QUANTILES), "mean": LOC, "target": Y}), "0.05",
         " ".join(["--quantiles", *(f"{x}={x}" for x in LEVELS)]), OF_QUANTILES),
-    File("percentiles and actual values", "refused", table(
-        {**named(["p05", "p25", "p50", "p75", "p95"], QUANTILES), "actual": Y}), "p05 --target",
-        "--target actual --quantiles 0.05=p05 0.25=p25 0.5=p50 0.75=p75 0.95=p95", OF_QUANTILES),
+    File("three digits behind each point, tabs", "read", table(
+        {k: [f"{x / 7:.3f}" for x in v] for k, v in _NORMAL.items()}, "\t"), name="data.tsv",
+        score=score("Normal", *(np.round(x / 7, 3) for x in _NORMAL.values()))),
+    *(File(about, "refused", table(_NORMAL, sep), "--sep", f"--sep '{sep}'", NORMAL)
+      for about, sep in (("lines as separators", "|"), ("blanks", " "))),
+    File("columns of text, aligned", "refused", "\n".join(
+        " ".join(f"{x!s:>9}" for x in row) for row in [[*_NORMAL], *zip(*_NORMAL.values())]),
+        "--sep", "--sep ' '", NORMAL),
+    File("-999 for missing", "refused", table(
+        {**_NORMAL, "target": np.where(_SEEN, Y, -999)}), "-999 --na",
+        "--na=-999 --skip-missing", _COMPLETE),
     File("mu and sigma, with weights", "refused", table(
         {"mu": LOC, "sigma": SD, "y": Y, "w": ROWS % 4 + 1.5}), "mu",
         "--mean mu --sd sigma --weights w", score("Normal", LOC, SD, Y, weights=ROWS % 4 + 1.5)),
@@ -289,13 +315,28 @@ FILES += [
 FILES += [
     File("logits", "refused", table(
         {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]}),
-        "softmax prob_CLASS"),
+        "logit_setosa --classes"),
     File("labels in another file", "refused", table(
         {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "another.file --target"),
-    File("semicolons, 2.750 is 2750", "refused", table(
-        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, ";"), "--sep"),
     File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
          "MARK thousands", name="money.tsv"),
+    *(File(f"{about}, 2.750 is 2750", "refused", table(
+        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, sep),
+        "--sep" if sep == "|" else "MARK thousands", name=name)
+      for about, sep, name in (("tabs", "\t", "money.tsv"), ("lines", "|", "money.txt"))),
+    File("no names above text labels", "refused", table(
+        {**named("123", CLASSES), "label": SPECIES[LABELS]}).partition("\n")[2],
+        "row.1 names"),
+    File("logarithms of probabilities", "refused", table(
+        {**named("abc", np.log(CLASSES).round(3), "prob_"), "label": np.array([*"abc"])[LABELS]}),
+        "row.2 logarithms|logits"),
+    File("sums of .97", "refused", table(
+        {**named("abc", (0.97 * CLASSES).round(4), "prob_"), "label": np.array([*"abc"])[LABELS]}),
+        "sum divide"),
+    File("hub with two observations of a task", "refused", table(
+        {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "observation same.task"),
+    File("log-normal of scipy", "refused", table({"s": SD, "loc": LOC, "scale": SD, "y": Y}),
+         "scale calibjax\\.evaluate"),
     File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
          "rate calibjax\\.evaluate"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
@@ -310,7 +351,6 @@ FILES += [
     File("point predictions beside prices", "refused", table(
         {"Id": ROWS, "SalePrice": (Y * 1e4).round(), "Predicted": (LOC * 1e4).round()}),
         "SalePrice"),
-    File("point predictions as y_pred", "refused", table({"y_true": Y, "y_pred": LOC}), "y_pred"),
     File("three outcomes beside goals", "refused", table(
         {**MATCH, **named(["home_win", "draw", "away_win"], CLASSES, "prob_"),
          "home_goals": COUNT, "away_goals": COUNT[::-1]}), "away_goals --target|--labels"),
@@ -331,7 +371,6 @@ FILES += [
         _NORMAL).replace("\n", ",\n").replace("target,", "target"), score=NORMAL),
     File("lines above the header", "refused",
          f"Station: Berlin, Tempelhof\nPeriod: 2024\n\n{table(_NORMAL)}"),
-    File("a header in the middle", "refused", 2 * table(_NORMAL), f"row.{N + 2}"),
     File("a team with a comma that is not quoted", "refused", table(
         {"team": ROWS, **_NORMAL}) + "Reds, Cincinnati,1.5,2,3\n", f"row.{N + 2}"),
     File("nothing but a byte order mark", "refused", codecs.BOM_UTF8,

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from calibjax import distributions
 from calibjax.command_line import load
 from calibjax.command_line.program import main
 from calibjax.command_line.reading import InputError
@@ -24,32 +23,18 @@ def csv(names, *columns, sep=","):
     return "\n".join(sep.join(map(str, row)) for row in rows) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "options"),
-    [
-        (csv(["label", "probs.2", "probs.0", "probs.1"], LABELS, *PROBS.T[[2, 0, 1]]), []),
-        (csv(NAMES, *PROBS.T, LABELS, sep=" "), ["--sep", " "]),
-        (csv(["P0", "P1", "P2", "y"], *PROBS.T, LABELS), ["--classes", "P0=0", "P1=1", "P2=2"]),
-        (csv(NAMES, *PROBS.T.round(3), LABELS), []),
-    ],
-)
-def test_classes(content, options, written):
-    data = load([written(content), *options])
-    assert isinstance(data.predictions, distributions.Categorical)
-    shuffled = [data.classes.index(x) for x in sorted(data.classes)]
-    sums = PROBS.round(3).sum(1)
-    is_rounded = "divided by their sums, which are from 0.999 to 1.001" in data.facts[0][1]
-    assert is_rounded == (str(PROBS[0, 0]) not in content)
-    expected = PROBS.round(3) / sums[:, None] if is_rounded else PROBS
-    np.testing.assert_allclose(data.predictions.probs[:, shuffled], expected, rtol=1e-14)
-    assert [data.classes[y] for y in data.targets] == LABELS.astype(str).tolist()
+def test_sums_are_divided(written):
+    path = written(csv(NAMES, *PROBS.T.round(3), LABELS, sep="\t"))
+    data = load(path, "--sep", "tab")
+    expected = PROBS.round(3) / PROBS.round(3).sum(1, keepdims=True)
+    np.testing.assert_allclose(data.predictions.probs, expected, rtol=1e-14)
+    assert "their sums, which are from 0.999 to 1.001" in dict(data.facts)["predictions"]
 
 
 @pytest.mark.parametrize(
     ("names", "labels", "expected"),
     [
         (["1", "01"], ["01", "1"], [1, 0]),  # both as they are written
-        (["1", "2"], ["1.0", "02"], [0, 1]),
         (["none", "tumour"], ["none", "tumour"], [0, 1]),  # "none" is not missing here
     ],
 )
@@ -72,7 +57,8 @@ def test_groups_features_weights_and_missing_values(written):
     groups = np.array(["north", "south"])[LABELS % 2]
     content = csv(names, LOC, SCALE, TARGET, groups, LABELS, *PROBS.T[:2], SCALE, LABELS)
     path = written(content + "1,1,1,?,1,1,1,1,1\n1,1,-,north,1,1,1,1,1\n")
-    data = load(path, "--skip-missing", "--na", "-", "--weights", "w")
+    columns = ["--weights", "w", "--groups", "group_*", "--features", "feature*"]
+    data = load(path, "--skip-missing", "--na", "-", *columns)
     np.testing.assert_array_equal(data.features, PROBS[:, :2])
     np.testing.assert_array_equal(data.weights, SCALE)
     assert data.groups == {"group_a": [*groups], "group_b": [*map(str, LABELS)]}
@@ -80,21 +66,7 @@ def test_groups_features_weights_and_missing_values(written):
     assert facts["rows"] == "20 (2 more lack a value)"
     assert facts["not used"] == "id"
     with pytest.raises(InputError, match="row 23: .* column target, got '-'; --skip-missing"):
-        load(path, na="-")
-    chosen = load(path, skip_missing=True, na="-", groups=["group_a"])
-    assert chosen.groups == {"group_a": [*groups]}
-
-
-def test_percentages_and_labels_without_a_value(written):
-    data = load(written("prob,label\n0.5,1\n0.25,\n50 %,0\n"), skip_missing=True, percent=True)
-    np.testing.assert_array_equal(data.predictions.probs, [0.005, 0.5])
-    assert data.targets.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("option", ["true", "label"])
-def test_a_label_that_is_predicted(option, written):
-    path = written("prob_0,prob_1,label,true\n0.75,0.25,0,1\n0.25,0.75,1,1\n")
-    assert load(path, target=option).targets.tolist() == ([1, 1] if option == "true" else [0, 1])
+        load(path, "--na", "-")
 
 
 def test_hub_with_one_column_of_tasks(written):
@@ -118,12 +90,12 @@ def test_files_are_models_of_the_same_targets(written, calls, capsys, tmp_path):
     assert about["model b"] == "normal: mean, sd"
     assert about["rows"] == "2"
     [((_, models, targets), _)] = calls
-    assert list(models) == list(load(files)) == ["a", "b"]
+    assert list(models) == list(load(files).predictions) == ["a", "b"]
     np.testing.assert_array_equal(models["b"].loc, [1, 3])
     np.testing.assert_array_equal(targets, [0.1, 0.2])
     (tmp_path / "other").mkdir()
     other = written("mean,sd,target\n0.2,0.5,0.1\n0.4,0.3,0.2\n", "other/a.csv")
-    assert list(load([files[0], other])) == [files[0], other]  # of one name
+    assert list(load([files[0], other]).predictions) == [files[0], other]  # of one name
     report = tmp_path / "report.html"
     assert main([*files, "--report", str(report)]) == 0
     text = report.read_text()
