@@ -127,20 +127,6 @@ def test_a_copy_of_another_cell_is_computed_again(tmp_path, capsys, kind, trust)
     assert capsys.readouterr().out.splitlines() == [expected]
 
 
-@pytest.mark.parametrize("trust", [False, True])
-def test_cells_without_a_name(tmp_path, capsys, trust):
-    """Files of older versions are computed again, with a line each, but where they are trusted."""
-    store, folder = Store(tmp_path, "a1", trust), tmp_path / "cells"
-    folder.mkdir()
-    (folder / "a.json").write_text(json.dumps(OLD))
-    (folder / "b.npz").write_bytes(saved(**ABOUT, x=np.arange(1)))
-    found = cells.cell(store, "a", {"n": 1}, lambda: {"x": 2})
-    assert found == {"x": 1 if trust else 2}
-    found = cells.arrays(store, "b", {"n": 1}, lambda: {"x": np.ones(1)})
-    np.testing.assert_array_equal(found["x"], [0 if trust else 1])
-    assert len(capsys.readouterr().out.splitlines()) == (0 if trust else 2)
-
-
 def test_cells_of_other_code(tmp_path):
     """Are computed again, and kept where they are trusted; the others are counted, too."""
     one = {"n": 1}

@@ -8,13 +8,11 @@ import scipy.optimize
 import scipy.special
 import scipy.stats
 
-from calibjax import estimators, hypothesis_tests
+from calibjax import hypothesis_tests
 from experiments.harness import command_line
-from paper_repro.julia_random import MersenneTwister
 from paper_repro.w21 import friedman, friedman_networks, friedman_published
 from paper_repro.w21 import friedman_statistics as fs
 from paper_repro.w21 import friedman_tables as tables
-from paper_repro.w21.draws import resamples
 from paper_repro.w21.friedman_published import Curves
 from tests.paper_repro import committed
 
@@ -41,17 +39,6 @@ def test_the_first_network_is_that_of_the_authors():
         assert 0.01 < statistics["p-value"][-1] < 0.99
 
 
-def test_resamples_by_plain_integers():
-    """⌊u n / 2⁶⁴⌋ of the integers from the end of the cache, without the first identifier."""
-    generator = MersenneTwister(9)
-    integers = generator.rand_uint64(1002)[:-2]
-    indices = [u * 7 >> 64 for u in reversed(integers)][:210]
-    expected = [np.bincount(part, minlength=7) for part in np.reshape(indices, (30, 7))]
-    first, third = (x.copy() for x in resamples(9, 7, 10, [0, 2]))
-    np.testing.assert_array_equal(first, expected[:10])
-    np.testing.assert_array_equal(third, expected[20:])
-
-
 def one_batch(predictions, targets):
     """Scores and matrices of one batch."""
     scores, matrices = fs.evaluate(jax.tree.map(lambda leaf: leaf[None], predictions), targets)
@@ -63,28 +50,6 @@ def draws(networks):
     rng = np.random.default_rng(networks)
     means, sigmas = rng.normal(size=(networks, sum(SIZES))), rng.uniform(0.5, 2, networks)
     return means, sigmas, tuple(rng.normal(size=n) for n in SIZES)
-
-
-def test_statistics_of_a_network():
-    """Two data sets together against the public estimators and SciPy, one by one."""
-    (means,), (sigma,), targets = draws(1)
-    scores, matrices = one_batch(fs.network_predictions(means, jnp.array(sigma)), targets)
-    levels = np.arange(0.05, 0.96, 0.05)
-    for i, part in enumerate((slice(0, 6), slice(6, 11))):
-        mean, y = means[part], targets[i]
-        excess = y[:, None] - scipy.stats.norm.ppf(levels, mean[:, None], sigma)
-        expected = {
-            "NLL": -scipy.stats.norm.logpdf(y, mean, sigma).mean(),
-            "MSE": np.mean((mean - y) ** 2),
-            "pinball": np.mean(np.maximum(levels * excess, (levels - 1) * excess)),
-        }
-        for name, value in expected.items():
-            np.testing.assert_allclose(scores[i][name], [value], rtol=1e-11, err_msg=name)
-        p = fs.network_predictions(jnp.array(mean), jnp.array(sigma))
-        sample = fs.kernel_of(p), p, jnp.array(y)
-        expected = estimators.skce(*sample), estimators.skce_biased(*sample)
-        assert matrices[i].shape == (1, y.size, y.size)
-        np.testing.assert_allclose(fs.estimates(matrices[i][0]), expected, rtol=1e-11)
 
 
 def mixture_matrices(means, sigmas, y):

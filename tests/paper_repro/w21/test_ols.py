@@ -1,7 +1,6 @@
 import jax
 import numpy as np
 import pytest
-import scipy.stats
 
 from calibjax.hypothesis_tests import asymptotic_skce_test
 from experiments.harness import source
@@ -38,25 +37,6 @@ def test_the_papers_data_set_is_rejected(experiment):
     assert abs(float(ols.bootstrap_pvalue(h, counts)) - share) < 1e-9
     assert abs(pvalue - 0.0456) < 0.001
     assert abs(float(test.pvalue) - pvalue) < 4 * np.sqrt(pvalue / 9999)
-
-
-def test_heat_maps_show_the_conditional_distributions(experiment):
-    """That of the paper's formula, and that of a line fitted by numpy."""
-    x = np.linspace(-0.995, 0.995, 200)
-    y = np.linspace(-1.99, 1.99, 200)
-    training, targets = experiment.training
-    slope, intercept = np.polyfit(training, targets, 1)
-    residuals = targets - intercept - slope * training
-    moments = {
-        "data": (np.sin(np.pi * x), 0.15 * (1 + x)),
-        "linear model": (intercept + slope * x, np.sqrt(residuals @ residuals / 99)),
-    }
-    drawn = ols.draw(experiment)
-    assert [conditional.title for conditional in drawn["conditionals"]] == list(moments)
-    for title, density in drawn["conditionals"]:
-        mean, scale = (np.broadcast_to(m, 200)[:, None] for m in moments[title])
-        expected = scipy.stats.norm.pdf(y, mean, scale)
-        np.testing.assert_allclose(density, expected, rtol=2e-3, atol=1e-5)
 
 
 def test_the_documentation_says_the_pvalue_of_the_table():
