@@ -11,7 +11,6 @@ import sys
 import textwrap
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -122,20 +121,6 @@ def test_conventions(name):
         assert min(box.x0, box.y0) >= 0
         assert box.x1 <= width + 1
         assert box.y1 <= height + 1
-
-
-def test_curves_and_results_of_jax():
-    for name in ("reliability_diagram", "witness_map", "coverage_curve"):
-        arrays = [jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), x) for x in CALLS[name]]
-        ax = getattr(plotting, name)(*arrays)
-        assert [*described(ax)] == [*described(drawn(name))]
-
-
-def test_colours_are_in_one_place():
-    for path in pathlib.Path(plotting.__file__).parent.glob("*.py"):
-        if path.name != "figures.py":
-            text = path.read_text(encoding="utf-8")
-            assert not re.findall(r'"#[0-9a-fA-F]{3,8}"|coolwarm|viridis', text), path.name
 
 
 @pytest.mark.parametrize(

@@ -106,16 +106,6 @@ def test_empty_bins_keep_the_confidence():
         np.testing.assert_array_equal(jax.jit(method.apply)(params, *points), kept)
 
 
-@pytest.mark.slow
-def test_derivative_by_the_length_scale():
-    def total(scale):
-        method = LocalRecalibration(Neighbourhood.laplacian(scale, BINS))
-        return jnp.sum(method.apply(method.fit(*CALIBRATION), *POINTS) ** 2)
-
-    slope = (total(0.3 + 1e-6) - total(0.3 - 1e-6)) / 2e-6
-    np.testing.assert_allclose(jax.grad(total)(0.3), slope, rtol=1e-6)
-
-
 class MeanShift:
     """A recalibrator of a user: no record, and no subclass."""
 

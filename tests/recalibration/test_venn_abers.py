@@ -85,9 +85,3 @@ def test_derivatives_by_weights():
     correct, new = (RNG.uniform(size=N) < r).astype(int), np.array([0.2, 0.5, 0.9])
     total = jax.jit(lambda weights: jnp.sum(METHOD.apply(METHOD.fit(r, correct, weights), new)))
     check_grads(total, (jnp.asarray(RNG.uniform(1, 2, N)),), 1, modes=["rev"], rtol=1e-4)
-
-
-def test_of_invalid_weights_under_jit():
-    params = FIT(np.linspace(0, 1, N), np.arange(N) % 2, np.where(np.arange(N) == 3, -1.0, 1))
-    for values in (*vars(params).values(), *INTERVAL(params, np.array([0.0, 0.5, 1.0]))):
-        assert np.isnan(values).all()

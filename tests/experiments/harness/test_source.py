@@ -2,7 +2,6 @@
 
 import pytest
 
-from experiments import demo
 from experiments.harness import command_line, source
 from experiments.harness.cells import cell
 
@@ -71,12 +70,6 @@ def test_fingerprints(main, change, is_seen):
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     assert (fingerprint_of(main) != before) == is_seen
-
-
-def test_names():
-    assert source.name_of(demo.__file__) == "experiments.demo"
-    assert source.name_of(source.ROOT / "paper_repro/__main__.py") == "paper_repro"
-    assert source.name_of(source.ROOT / "experiments/harness/__init__.py") == "experiments.harness"
 
 
 def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, capsys):

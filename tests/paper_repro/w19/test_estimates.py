@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,12 +10,6 @@ from paper_repro.w19 import estimates_tables as w19_estimates_tables
 from paper_repro.w19.authors_data import MODELS
 from paper_repro.w19.procedures import w19_kernel
 from tests.paper_repro import authors_rows, committed, rows_of
-
-
-@pytest.fixture(autouse=True)
-def _double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.mark.parametrize(("m", "a"), [(10, 0.1), pytest.param(1000, 1, marks=pytest.mark.slow)])

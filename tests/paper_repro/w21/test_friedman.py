@@ -19,12 +19,6 @@ from tests.paper_repro import committed
 SIZES = (6, 5)  # of two data sets
 
 
-@pytest.fixture(autouse=True)
-def _float64():
-    with jax.enable_x64(True):
-        yield
-
-
 def test_the_first_network_is_that_of_the_authors():
     """Data, initial values, training, estimates and resamples, by the published numbers."""
     iterations = [0, 1, 2, 5, 10, 20, 50, 100]

@@ -19,11 +19,10 @@ def test_the_papers_data_set_is_rejected(experiment):
     """Against numpy, the bootstrap statistic by its definition, and the test of the library."""
     p, y = experiment.predictions, np.asarray(experiment.targets)
     h, _ = mixture_matrices(np.asarray(p.loc)[None], np.asarray(p.scale)[:1], y)
-    with jax.enable_x64(True):
-        rows = ols.rows(experiment)
-        test = asymptotic_skce_test(
-            jax.random.key(0), ols.paper_kernel(), p, experiment.targets, num_draws=9999
-        )
+    rows = ols.rows(experiment)
+    test = asymptotic_skce_test(
+        jax.random.key(0), ols.paper_kernel(), p, experiment.targets, num_draws=9999
+    )
     pvalue, _, estimate = (row.ours for row in rows)
     n, off = len(y), h - np.diag(np.diag(h))
     np.testing.assert_allclose(estimate, off.sum() / (n * (n - 1)), rtol=1e-10)
