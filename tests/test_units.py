@@ -19,6 +19,7 @@ from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions.composed import Recalibrated
 from calibjax.kernels.residuals import Regressor
 from calibjax.kernels.stationary import PowerExponential
+from calibjax.recalibration import KernelRecalibration
 from tests.frozen.calls import calls
 from tests.registry import families
 from tests.registry.arguments import REPLACED
@@ -75,14 +76,12 @@ _RULES = {
     _of_parts("distribution"): (Recalibrated,),
     _of_parts("terms"): (K.base.Sum,),
     _of_parts("factors"): (K.base.Product,),
-    _of_parts("kernel"): (K.base.Scaled, K.Stein),
+    _of_parts("kernel"): (K.base.Scaled, K.Stein, KernelRecalibration, D.MaximumMeanDiscrepancy),
     _of_parts("prediction", "target"): (K.TensorProduct,),
     _of_parts("kernel", "landmarks"): (K.Nystrom,),
     _stationary: (K.SquaredExponential, K.Exponential, K.Matern, PowerExponential),
     _changed(center=1, unit=1): (Regressor,),
-    (lambda distance, c: D.MaximumMeanDiscrepancy(in_units(distance.kernel, c))): (
-        D.MaximumMeanDiscrepancy,
-    ),
+    (lambda several, c: [in_units(x, c) for x in several]): (list,),
     (lambda p, c: dataclasses.replace(p, loc=p.loc + p.loc.dtype.type(np.log(c)))): (
         distributions.LogNormal,
     ),
@@ -92,8 +91,10 @@ for _rule, _classes in _RULES.items():
         in_units.register(_class, _rule)
 
 
-# Log-densities, of which a multiple of log c is added, and parts of several powers in one array.
-WITHOUT = "negative_log_likelihood", "evaluate", "compare", "power_curve"
+# Log-densities, to which a multiple of log c is added, and arrays of several powers.
+WITHOUT = "negative_log_likelihood", "evaluate", "compare", "default_kernels"
+# Kernels that functions hold, and Euclidean distances between means and variances.
+WITHOUT += "power_curve", "with_features", "[MvNormal]", "[MvNormal, Stein]", "[MvNormal, pairs]"
 MADE = {"loc", "values", "low", "cov", "at_loc", "concentration"}  # of families with a unit
 
 
@@ -107,7 +108,9 @@ def has_unit(call):
 
 def numbers(call, c):
     """The floating-point numbers of a call in units of c, by place."""
-    values = {k: in_units(v, c) for k, v in (call.fixed | call.values(np.float32)).items()}
+    parts = {name for name, argument in call.arguments.items() if argument.called}
+    values = call.fixed | call.values(np.float32)
+    values = {k: v if k in parts else in_units(v, c) for k, v in values.items()}
     for name in values.keys() & {"targets", "at_targets", "thresholds"}:
         values[name] = values[name] * np.float32(c)
     REPLACED[None] = lambda record: in_units(record, c)

@@ -19,7 +19,6 @@ from calibjax.distributions import (
 from calibjax.recalibration import (
     AffineScaling,
     HistogramBinning,
-    IsotonicRegression,
     PlattScaling,
     QuantileShift,
     TemperatureScaling,
@@ -84,18 +83,6 @@ def test_folds_do_not_count_samples_without_weight():
     expected = gain_of(AFFINE, few, TARGETS[:50], weights=weights[:50])
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5)
     np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-5)
-
-
-def test_other_predictions_and_scores():
-    probs, brier = RNG.uniform(0.1, 0.9, N), lambda p, y: jnp.mean((p.probs - y) ** 2)
-    labels = (RNG.uniform(size=N) < probs).astype(int)
-    methods = {"line": PlattScaling(), "step": IsotonicRegression(), "T": TemperatureScaling()}
-    found = recalibration_gain(KEY, methods, Bernoulli(probs), labels, score=brier)
-    assert found.keys() == methods.keys()
-    for name, method in methods.items():
-        after = method.cross_fitted(KEY, Bernoulli(probs), labels).probs
-        expected = np.mean((probs - labels) ** 2 - (after - labels) ** 2)
-        np.testing.assert_allclose(found[name].mean, expected, rtol=1e-5, atol=1e-9)
 
 
 def test_gains_without_parts():

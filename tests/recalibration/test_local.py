@@ -156,17 +156,6 @@ def test_each_group_is_treated_alone(name):
             np.testing.assert_array_equal(a, b)
 
 
-def test_compiled_with_groups_that_are_known():
-    method, (confidences, correct) = GroupWise(HistogramBinning(1)), LABELLED
-    both = np.stack([correct, 1 - correct])
-    fit = lambda y: method.apply(method.fit(confidences, y, GROUPS), confidences, GROUPS)  # noqa: E731
-    images = jax.jit(jax.vmap(fit))(both)
-    for group in (0, 2, 7):
-        members = group == GROUPS
-        expected = both[:, members].mean(1, keepdims=True)
-        np.testing.assert_allclose(images[:, members], expected + np.zeros(20), rtol=1e-14)
-
-
 def test_groups_that_fit_does_not_know():
     method = GroupWise(PlattScaling())
     with pytest.raises(ValueError, match=r"were in fit, \[0, 2\], got \[7\]"):
