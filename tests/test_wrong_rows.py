@@ -67,9 +67,7 @@ def test_draws_under_one_index():
 FAMILIES = {
     "Bernoulli": lambda bad: distributions.Bernoulli(bad),
     "Categorical": lambda bad: distributions.Categorical(jnp.stack([bad, 1 - bad], 1)),
-    "CategoricalLogits": lambda bad: distributions.CategoricalLogits(jnp.stack([bad, bad], 1)),
     "Poisson": lambda bad: distributions.Poisson(bad),
-    "NegativeBinomial": lambda bad: distributions.NegativeBinomial(bad, jnp.ones(N)),
 }
 
 

@@ -220,10 +220,7 @@ def test_tables_of_the_paper(tmp_path):
         ((-9, -9), "better", "confirmed"),
         ((-9, -4), "better", "not contradicted"),  # one is not for it with larger errors
         ((-9, 4), "better", "doubtful"),
-        ((-9, 9), "better", "contradicted"),
-        ((0, 2), "not worse", "not contradicted"),
         ((0, 4), "not worse", "doubtful"),
-        ((-2, 2), "equal", "not contradicted"),
         ((0, -4), "equal", "doubtful"),
         ((-9, 0), "equal", "contradicted"),
     ],
