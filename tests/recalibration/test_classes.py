@@ -298,14 +298,15 @@ def test_structured_scaling(structure, weights):
 def test_structured_scaling_of_separated_classes(structure):
     """There are maps where the likelihood has no maximum, and where predictions say nothing."""
     labels, method = np.arange(12) % M, MatrixScaling(structure=structure)
+    fit = jax.jit(method.fit)
     for logits in (50.0 * np.eye(M)[labels], np.zeros((12, M)), -9.0 * np.eye(M)[labels]):
         predictions = CategoricalLogits(jnp.asarray(logits, jnp.float32))
-        params = jax.jit(method.fit)(predictions, labels)
+        params = fit(predictions, labels)
         found = method.apply(params, predictions).class_probs[np.arange(12), labels]
         assert np.isfinite(params.slopes).all()
         assert (found >= 0.33).all()
         assert (found < 1).all()
-    params = method.fit(predictions, np.zeros(12, int))  # one class only
+    params = fit(predictions, np.zeros(12, int))  # one class only
     assert np.isfinite(params.slopes).all()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from calibjax import kernels
 from calibjax.distributions import CategoricalLogits, Normal
-from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
+from calibjax.estimators import EqualMassBins, Neighbourhood, UniformBins
 from calibjax.recalibration import (
     GroupWise,
     HistogramBinning,
@@ -60,31 +60,18 @@ def test_means_near_points(name):
         np.testing.assert_allclose(values, expected, atol=1e-5)
 
 
-def medians(numbers, min_size):
-    """Where `MedianVarianceBins` splits, in increasing order."""
-    below = numbers < np.median(numbers)
-    if min(below.sum(), (~below).sum()) < min_size:
-        return []
-    parts = (medians(numbers[x], min_size) for x in (below, ~below))
-    return [*next(parts), np.median(numbers), *next(parts)]
-
-
-def bins_of_points(binning, points):
-    """Bins of points, from the calibration samples alone."""
-    if isinstance(binning, MedianVarianceBins):  # at medians of the first of the two classes
-        splits = medians(1 - CONFIDENCES, binning.min_size)
-        return np.searchsorted(splits, 1 - points, side="right")
-    num_smaller = (points[:, None] > CONFIDENCES).sum(1)
-    return np.minimum(num_smaller * binning.num_bins // N, binning.num_bins - 1)
-
-
-@pytest.mark.parametrize("binning", [EqualMassBins(BINS), MedianVarianceBins(40)])
-def test_bins_of_the_calibration_samples(binning):
+def test_bins_of_the_calibration_samples():
     """Whatever other confidences come with it, a confidence is in the same bin (L21 App. A)."""
-    method, same = LocalRecalibration(Neighbourhood(kernels.White(), binning)), np.zeros(N, int)
+
+    def bins_of(points):
+        num_smaller = (points[:, None] > CONFIDENCES).sum(1)
+        return np.minimum(num_smaller * BINS // N, BINS - 1)
+
+    near, same = Neighbourhood(kernels.White(), EqualMassBins(BINS)), np.zeros(N, int)
+    method = LocalRecalibration(near)
     params = method.fit(CONFIDENCES, CORRECT, same)
     values = method.apply(params, POINTS[0], same[:80])
-    ours, theirs = (bins_of_points(binning, x) for x in (CONFIDENCES, POINTS[0]))
+    ours, theirs = bins_of(CONFIDENCES), bins_of(POINTS[0])
     assert len(np.unique(ours)) > 4
     expected = [CORRECT[ours == b].mean() for b in theirs]
     np.testing.assert_allclose(values, expected, atol=1e-13)

@@ -1,7 +1,6 @@
 import hashlib
 import io
 import json
-import shutil
 
 import jax
 import numpy as np
@@ -106,23 +105,6 @@ def test_damaged_cells_are_computed_again(store, tmp_path, capsys, kind, content
         np.testing.assert_array_equal(found["x"], result(kind, 2)["x"])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{path} is damaged (")
-
-
-@pytest.mark.parametrize("trust", [False, True])
-@pytest.mark.parametrize("kind", ["cell", "arrays"])
-def test_a_copy_of_another_cell_is_computed_again(tmp_path, capsys, kind, trust):
-    """Though its code and its parameters are those of the wanted one."""
-    compute_and_store, suffix = getattr(cells, kind), SUFFIXES[kind]
-    store, folder = Store(tmp_path, "a1", trust), tmp_path / "cells" / "d1"
-    for name, value in (("d1/block_2", 2), ("d1/unbiased", 3)):
-        compute_and_store(store, name, {"n": 16}, lambda value=value: result(kind, value))
-    copy = folder / f"block_2.{suffix}"
-    shutil.copy(folder / f"unbiased.{suffix}", copy)
-    for _ in range(2):
-        found = compute_and_store(store, "d1/block_2", {"n": 16}, lambda: result(kind, 2))
-        np.testing.assert_array_equal(found["x"], result(kind, 2)["x"])
-    expected = f"{copy} holds the cell d1/unbiased, and is computed again."
-    assert capsys.readouterr().out.splitlines() == [expected]
 
 
 def test_cells_of_other_code(tmp_path):

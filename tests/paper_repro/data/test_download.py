@@ -138,17 +138,6 @@ def test_an_interrupted_download_goes_on(server, tmp_path, knows_ranges):
     assert shown[-1] == LAST.size
 
 
-def test_a_wrong_file_stays_until_the_right_one_is_complete(server, tmp_path, capsys):
-    path = tmp_path / FILE.path
-    path.parent.mkdir()
-    path.write_bytes(b"mine")
-    del server.contents[FILE.path]
-    assert run(tmp_path, server, "--only", "one") == 1
-    assert path.read_bytes() == b"mine"
-    assert "(the file of this name that is there is another one)" in capsys.readouterr().err
-    assert {path for path, _ in server.requests} == {"one/a.csv", "one/b c.npy"}
-
-
 def test_a_folder_as_mirror(tmp_path, capsys):
     for path, content in CONTENTS.items():
         (tmp_path / "from" / path).parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,6 @@ from calibjax.distributions import Categorical
 from paper_repro.w19 import estimates_panels as panels
 from paper_repro.w19 import estimates_simulation as simulation
 from paper_repro.w19 import estimates_tables as w19_estimates_tables
-from paper_repro.w19.authors_data import MODELS
 from paper_repro.w19.procedures import w19_kernel
 from tests.paper_repro import authors_rows, committed, rows_of
 
@@ -62,21 +61,6 @@ def test_modes_are_counted():
 def group():
     estimates = np.random.default_rng(0).uniform(0.1, 0.2, (200, 9, 8))
     return w19_estimates_tables.Group(3, 1.0, estimates)
-
-
-def test_the_biases_of_figure_1(group):
-    """ECEs of Dir(0.1, …, 0.1): 0, half of 9/10, and the analytic one."""
-    estimates = group.estimates
-    group = w19_estimates_tables.Group(10, 0.1, estimates)
-    first, second, *_ = w19_estimates_tables._claim_rows([group])
-    columns = [simulation.LABELLINGS.index(tuple(model[2:])) for model in MODELS.values()]
-    truth = w19_estimates_tables.true_ece(10, 0.1, 1.0, "uniform")
-    biases = estimates[:, columns, :2].mean(0) - np.array([[0], [0.45], [truth]])
-    assert [row[2] for row in (first, second)] == [
-        "bias " + ", ".join(f"{model} {bias:+.3f}" for model, bias in zip(MODELS, column))
-        for column in biases.T
-    ]
-    assert first[0] == "ECE, uniform bins, Fig. 1"
 
 
 def test_true_values(group):

@@ -88,16 +88,6 @@ def test_a_data_set_begins_where_the_resamples_before_end(monkeypatch):
     assert pvalues["A_uq"].tolist() == [first, second]
 
 
-def test_errors_of_known_pvalues():
-    pvalues, levels = np.array([0.05, 0.2, 0.9, 1.0]), np.array([0.04, 0.05, 0.5, 1.0])
-    np.testing.assert_array_equal(
-        w19_rejections.test_errors(pvalues, "M1", levels), [0, 0.25, 0.5, 1]
-    )
-    np.testing.assert_array_equal(
-        w19_rejections.test_errors(pvalues, "M2", levels), [1, 0.75, 0.5, 0]
-    )
-
-
 def test_the_comparison_with_the_published_curves(monkeypatch):
     pvalues = (np.arange(10_000) + 0.5) / 10_000  # errors are the levels
     curve = np.arange(101) / 100

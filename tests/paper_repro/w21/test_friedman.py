@@ -134,23 +134,6 @@ def test_claims():
         assert row["after 1500"] is None
 
 
-def test_differences():
-    """At the iterations that both have; the ensemble only where it is the same."""
-    published = curves_of([0, 5, 2000], np.zeros((3, 10)), np.zeros(3))
-    networks = np.zeros((4, 10))
-    networks[1:, 3] = [7.0, -1e-9, 2e-8]
-    ours = curves_of([0, 1, 5, 2000], networks, np.zeros(4))
-    ours.ensemble["train"]["MSE, as published"] = np.array([0.0, 7.0, 1e-7, 0.0])
-    rows = {tuple(row.values())[:3]: row for row in tables.agreement_rows(ours, published)}
-    row = rows["train", "NLL", "networks"]
-    assert (row["0 to 1000"], row["1001 to 2000"]) == (1e-9, 2e-8)
-    assert (row["2001 to 3000"], row["first above 1e-8"]) == (None, 2000)
-    row = rows["train", "MSE", "ensemble"]
-    assert (row["0 to 1000"], row["first above 1e-8"]) == (1e-7, 5)
-    fewer = curves_of([0, 1, 5, 2000], networks[:, :3], np.zeros(4))
-    assert all(row["of"] == "networks" for row in tables.agreement_rows(fewer, published))
-
-
 def test_committed_numbers_are_those_of_the_authors(data_dir, tmp_path):
     if not (data_dir / friedman_published.FOLDER / "statistics_id=10_dataset=test.csv").is_file():
         pytest.skip("the authors' files are not in the data")
