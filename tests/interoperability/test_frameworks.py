@@ -81,9 +81,8 @@ LIBRARIES = {
 }
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_families(library):
-    """Class, shape of draws, and densities of each family."""
+def cases(library):
+    """Distributions and arrays of a library by name; built in a test, which has 64-bit types."""
     a = np.asarray
     if library == "torch":
         torch = pytest.importorskip("torch")
@@ -92,10 +91,21 @@ def test_families(library):
     families, convert, tolerance = LIBRARIES[library]
     theirs = {name: make(d, a) for name, (make, _) in families.items()}
     ours = {name: convert(p) for name, p in theirs.items()}
+    return theirs, ours, a, tolerance
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_classes(library):
+    theirs, ours, _, _ = cases(library)
     for name, p in ours.items():
-        assert type(p) is families[name][1], name
+        assert type(p) is LIBRARIES[library][0][name][1], name
         draws = jax.eval_shape(D.sample_targets, jax.random.key(0), p)
         assert draws.shape == (N, *theirs[name].event_shape), name
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_densities(library):
+    theirs, ours, a, tolerance = cases(library)
     targets = {name: VALUES.get(type(p), SCALARS) for name, p in ours.items()}
     density = jax.vmap(lambda p, y: p.log_prob(y))
     found = jax.jit(lambda ours: {name: density(p, targets[name]) for name, p in ours.items()})(
