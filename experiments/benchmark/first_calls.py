@@ -50,8 +50,8 @@ def cell(call: str, family: str) -> str:
     variables |= {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [sys.executable, "-m", "experiments.benchmark.first_calls", call, family]
     found = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    pairs = json.loads(found.stdout)
-    return ", ".join(f"{cpu:.2g} ({wall:.2g})" for cpu, wall in pairs)
+    two_digits = lambda x: f"{x:.0f}" if x >= 10 else f"{x:.2g}"  # noqa: E731
+    return ", ".join("{} ({})".format(*map(two_digits, x)) for x in json.loads(found.stdout))
 
 
 def main() -> None:
