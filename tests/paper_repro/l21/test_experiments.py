@@ -14,7 +14,6 @@ from paper_repro.l21 import crime as l21_crime
 from paper_repro.l21 import crime_models as l21_models
 from paper_repro.l21 import crime_networks as l21_crime_networks
 from paper_repro.l21 import crime_tables as tables
-from paper_repro.l21 import embeddings as l21_embeddings
 from paper_repro.l21 import methods as l21_methods
 
 PART = 40  # communities for recalibration, and for evaluation
@@ -181,39 +180,6 @@ def test_maximum_of_calibrated_confidences():
 def bins(confidences):
     """Numbers of the five intervals, which are closed at their upper ends."""
     return np.maximum(np.ceil(5 * confidences).astype(int) - 1, 0)
-
-
-@pytest.mark.slow
-def test_methods(crime):
-    """Each method against its recalibrator, or plain NumPy."""
-    calibration, evaluation = l21_methods.both_parts(*crime[3], crime[4])
-    found = l21_methods.recalibrate(calibration, evaluation, 5)
-    new = {name: np.asarray(x) for name, x in found.confidences.items()}
-    assert list(new) == [*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, *l21_methods.LOCAL]
-    r, k, g = (np.asarray(x) for x in calibration[:3])
-    r2, g2 = np.asarray(evaluation.confidences), np.asarray(evaluation.groups)
-    np.testing.assert_array_equal(new["No recalibration"], r2)
-    odds = (r2 / (1 - r2)) ** (1 / found.temperature)
-    np.testing.assert_allclose(new["Temperature scaling"], odds / (1 + odds))
-
-    def accuracy(i, weights):
-        chosen = weights * (bins(r) == bins(r2)[i])
-        return chosen @ k / chosen.sum() if chosen.sum() else r2[i]
-
-    for method, embedding in zip(l21_methods.LOCAL, l21_embeddings.LENGTH_SCALES):
-        x, y = crime[4][embedding]
-        scale = x.shape[1] * l21_embeddings.LENGTH_SCALES[embedding]
-        kernel = np.exp(-np.abs(y[:, None] - x).sum(2) / scale)
-        expected = [accuracy(i, weights) for i, weights in enumerate(kernel)]
-        np.testing.assert_allclose(new[method], expected, atol=1e-12)
-    expected = [accuracy(i, np.ones(PART)) for i in range(PART)]
-    np.testing.assert_allclose(new["Histogram binning"], expected, atol=1e-12)
-    expected = [accuracy(i, g == g2[i]) for i in range(PART)]
-    np.testing.assert_allclose(new["Group hist. binning"], expected, atol=1e-12)
-    temperatures = np.asarray(found.group_temperatures)
-    used = np.where(np.isnan(temperatures), found.temperature, temperatures)[g2]
-    odds = (r2 / (1 - r2)) ** (1 / used)
-    np.testing.assert_allclose(new["Group temp. scaling"], odds / (1 + odds))
 
 
 @pytest.mark.slow

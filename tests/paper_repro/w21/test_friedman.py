@@ -33,19 +33,6 @@ def test_the_first_network_is_that_of_the_authors():
         assert 0.01 < statistics["p-value"][-1] < 0.99
 
 
-def one_batch(predictions, targets):
-    """Scores and matrices of one batch."""
-    scores, matrices = fs.evaluate(jax.tree.map(lambda leaf: leaf[None], predictions), targets)
-    return scores, [matrix[0] for matrix in matrices]
-
-
-def draws(networks):
-    """Means [networks, n], standard deviations [networks] and targets of two data sets."""
-    rng = np.random.default_rng(networks)
-    means, sigmas = rng.normal(size=(networks, sum(SIZES))), rng.uniform(0.5, 2, networks)
-    return means, sigmas, tuple(rng.normal(size=n) for n in SIZES)
-
-
 def mixture_matrices(means, sigmas, y):
     """h(i, j) of equally weighted normal mixtures in plain NumPy, and without some pairs."""
     k, n = means.shape
@@ -73,9 +60,12 @@ def mixture_matrices(means, sigmas, y):
 
 def test_statistics_of_an_ensemble():
     """Against plain NumPy with all pairs of components, and the authors' sums in both orders."""
-    means, sigmas, targets = draws(3)
+    rng = np.random.default_rng(3)
+    means, sigmas = rng.normal(size=(3, sum(SIZES))), rng.uniform(0.5, 2, 3)
+    targets = tuple(rng.normal(size=n) for n in SIZES)
     predictions = fs.ensemble_predictions(jnp.array(means), jnp.array(sigmas))
-    scores, matrices = one_batch(predictions, targets)
+    batch = jax.tree.map(lambda leaf: leaf[None], predictions)
+    scores, matrices = fs.evaluate(batch, targets)
     for i, part in enumerate((slice(0, 6), slice(6, 11))):
         y, n = targets[i], SIZES[i]
         right, wrong = mixture_matrices(means[:, part], sigmas, y)
@@ -86,7 +76,7 @@ def test_statistics_of_an_ensemble():
             "SKCE (unbiased), as published": wrong.T[below].mean(),  # i < j
             "SKCE (biased), as published": (2 * wrong[below].sum() + np.trace(wrong)) / n**2,
         }
-        found = fs.calibration_statistics(matrices[i], np.ones((1, n)))
+        found = fs.calibration_statistics(matrices[i][0], np.ones((1, n)))
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, rel=1e-9), name
         log_probs = scipy.stats.norm.logpdf(y, means[:, part], sigmas[:, None])
