@@ -39,7 +39,6 @@ FUNCTIONS = {
         CLASS_KERNEL, *CLASSES, weights=np.arange(N) % 3
     ),
     "blocks": lambda: estimators.skce_block(KERNEL, *NORMALS, block_size=7),
-    "gradient": lambda: jax.grad(of_length_scale)(1.3),
     "gradient by predictions": lambda: jax.grad(lambda p: estimators.skce(KERNEL, p, NORMALS[1]))(
         NORMALS[0]
     ),

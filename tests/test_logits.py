@@ -19,7 +19,6 @@ OF_CLASSES = {
     if ("Categorical" in name or "Scaling" in name) and name not in WITHOUT_LOGITS
 }
 QUICK = (
-    "recalibration.MatrixScaling[fit and apply diagonal]",
     "recalibration.MatrixScaling[fit and apply]",
     "recalibration.TemperatureScaling[fit Categorical]",
     "estimators.skce[Categorical]",

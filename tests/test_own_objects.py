@@ -67,16 +67,6 @@ def test_distances_between_labels_are_refused(predictions, wrap):
             wrap(functools.partial(estimators.skce, kernel))(predictions, LABELS % 2)
 
 
-def test_distances_between_labels_can_be_asked_for():
-    target = kernels.LabelKernel(kernels.gram_matrix(SquaredExponential(), jnp.arange(3.0)))
-    probs = np.random.default_rng(0).dirichlet(np.ones(3), 6)
-    ours = estimators.skce(TensorProduct(Exponential(1e9), target), Categorical(probs), LABELS)
-    matrix = np.exp(-0.5 * np.subtract.outer(np.arange(3), np.arange(3)) ** 2)
-    residuals = np.eye(3)[LABELS] - probs
-    h = residuals @ matrix @ residuals.T
-    np.testing.assert_allclose(ours, (h.sum() - np.trace(h)) / 30, rtol=1e-6)
-
-
 @record
 class RationalQuadratic(kernels.Kernel):
     alpha: jax.Array | float = parameter(constraints.positive, default=1.0)

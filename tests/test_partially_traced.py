@@ -2,34 +2,9 @@
 
 import jax
 import numpy as np
-import pytest
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax import distributions, estimators, kernels
 from tests.registry.families import FAMILIES
-
-# Of draws, for which there is another test.
-pytestmark = pytest.mark.filterwarnings("ignore:.*resampled from the draws.*:UserWarning")
-
-
-def _exact(key, kernel, predictions, targets):
-    result = hypothesis_tests.exact_skce_test(key, kernel, predictions, targets, num_draws=9)
-    return result.pvalue, result.estimate
-
-
-@pytest.mark.parametrize("name", [*FAMILIES, "Monte Carlo"])
-def test_each_argument_can_be_the_only_traced_one(name):
-    family = FAMILIES["Normal" if name == "Monte Carlo" else name]
-    predictions = family.make(*(one.value for one in family.parameters.values()))
-    if name == "Monte Carlo":
-        predictions = distributions.monte_carlo(jax.random.key(1), predictions, 3)
-    arguments = [jax.random.key(0), family.kernel, predictions, family.targets.value]
-    for place in range(4):
-
-        def function(value, place=place):
-            return _exact(*arguments[:place], value, *arguments[place + 1 :])
-
-        found = jax.eval_shape(function, arguments[place])
-        assert [leaf.shape for leaf in found] == [(), ()]
 
 
 def test_kernels_that_beta_predictions_refuse_make_nan_where_the_data_are_traced():

@@ -59,17 +59,6 @@ def test_large_arrays_are_summarised():
     assert repr(numbers) == "One(value=(0.1, 3, True, Array(key<fry>[])), size=3)"
 
 
-def test_own_representations_are_kept():
-    @record
-    class Named:
-        value: float
-
-        def __repr__(self):
-            return "mine"
-
-    assert repr(Named(1.0)) == "mine"
-
-
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_are_equal(copied):
     records = [

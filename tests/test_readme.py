@@ -29,6 +29,7 @@ SLOW = {  # seven seconds to half a minute each
     "docs/sklearn.md",
     "docs/training_loop.md",
     "docs/which_test.md",
+    "docs/your_program.md",
 }
 
 

@@ -67,9 +67,7 @@ def test_draws_under_one_index():
 FAMILIES = {
     "Bernoulli": lambda bad: distributions.Bernoulli(bad),
     "Categorical": lambda bad: distributions.Categorical(jnp.stack([bad, 1 - bad], 1)),
-    "CategoricalLogits": lambda bad: distributions.CategoricalLogits(jnp.stack([bad, bad], 1)),
     "Poisson": lambda bad: distributions.Poisson(bad),
-    "NegativeBinomial": lambda bad: distributions.NegativeBinomial(bad, jnp.ones(N)),
 }
 
 
@@ -93,11 +91,6 @@ def test_traced_draws_of_wrong_rows(family):
     np.testing.assert_array_equal(np.asarray(values) == missing, np.tile(is_wrong, (3, 1)).T)
     np.testing.assert_array_equal(np.asarray(one) == missing, is_wrong)
     assert np.isfinite(results(jnp.asarray(CONFIDENCES))[2])
-
-
-def test_subnormal_rate_of_one_distribution():
-    assert distributions.Poisson(jnp.float32(1e-40)).icdf(0.5) == np.iinfo(np.int32).min
-    assert distributions.Poisson(jnp.float32(1e-37)).icdf(0.5) == 0
 
 
 @pytest.mark.parametrize("size", [1e20, 1e30])

@@ -37,11 +37,3 @@ def test_row():
     assert row["by risk"] == "temperature 1, vector 1"
     np.testing.assert_allclose(row["rmse / best"], np.sqrt(5))
     assert not row["met"]
-
-
-@pytest.mark.slow
-def test_estimates_of_few_samples():
-    predictions, labels, _ = study.draw(jax.random.key(0), ("sharp", 3, 60))
-    risks, errors = study.estimates(jax.random.key(1), predictions, labels)
-    assert risks.shape == errors.shape == (5,)
-    assert np.all(np.isfinite([risks, errors]))

@@ -25,14 +25,3 @@ def test_row():
     assert line["temperature, Brier"] == "-100.0 ± 0.0"
     assert line["probmetrics"] is None
     assert line["worst"] == "+50.0"
-
-
-def test_networks(tmp_path):
-    folder = tmp_path / "cifar10_logits" / "net"
-    folder.mkdir(parents=True)
-    for part in ("val", "test"):
-        np.save(folder / f"{part}_logits.npy", LOGITS)
-        np.save(folder / f"{part}_labels.npy", LABELS[:, None])
-    (task,) = table.networks(tmp_path)
-    assert (task.data, task.model) == ("cifar10", "net")
-    np.testing.assert_array_equal(task.new_labels, LABELS)

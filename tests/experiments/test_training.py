@@ -40,19 +40,3 @@ def test_the_loss_is_the_sum_of_its_parts():
     expected = -np.mean(np.log(probs[np.arange(6), labels])) + 3 * skce
     found = networks.loss(params, 3.0, jnp.asarray(x), jnp.asarray(labels))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_checkpoints_are_those_of_shorter_trainings():
-    data = parts(PROBLEMS["simulated"].draw(0))[0]
-    weights = jnp.array([0.0, 10.0])
-    fitted = networks.train(jax.random.key(0), weights, data.x, data.labels, 5, 80)
-    assert fitted["in"].shape == (2, 40, 10, networks.WIDTH)
-    values = np.asarray(networks.losses(fitted, data.x, data.labels))
-    assert values.shape == (2, 40)
-    assert values[0, -1] < values[0, 0]  # it learns
-    assert values[0, -1] < values[1, -1]  # and what is weighed against the NLL costs NLL
-    last = jax.tree.map(lambda leaf: leaf[1, 7], fitted)
-    probs = np.asarray(networks.predict(last, jnp.asarray(data.x)).class_probs)
-    nll = -np.mean(np.log(probs[np.arange(len(probs)), data.labels]))
-    np.testing.assert_allclose(values[1, 7], nll, rtol=1e-5)

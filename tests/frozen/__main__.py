@@ -28,7 +28,7 @@ def main() -> int:
     options = parser.parse_args()
     jax.config.update("jax_disable_most_optimizations", True)
     file = values.read()
-    before = {k: v for part in file.values() for k, v in part.items() if options.only in k}
+    before = {k: v for k, v in file.items() if options.only in k}
     changed, now = {}, dict.fromkeys(x for x in values.names() if options.only in x)
     for name in now:
         now[name] = _numbers(name)
@@ -37,17 +37,13 @@ def main() -> int:
             changed[name] = list(values.differences(name, before[name], now[name]))
             if not changed[name] or "error" in now[name]:  # which is told, not frozen
                 now[name] = before[name]
-    tables = {k: v for k, v in values.tables().items() if options.only in k}
-    changed |= {k: ["other numbers"] * (before.get(k, v) != v) for k, v in tables.items()}
-    lines = [f"new: {name}" for name in {**now, **tables} if name not in before]
-    lines += [f"gone: {name}" for name in before if name not in now and name not in tables]
+    lines = [f"new: {name}" for name in now if name not in before]
+    lines += [f"gone: {name}" for name in before if name not in now]
     lines += [f"changed: {name}, {line}" for name, found in changed.items() for line in found]
-    print("\n".join(lines) or f"no change in {len(now)} calls and {len(tables)} tables")
+    print("\n".join(lines) or f"no change in {len(now)} calls")
     if options.check:
         return bool(lines)
-    for part, found in (("calls", now), ("tables", tables)):
-        file[part] = {k: v for k, v in file[part].items() if options.only not in k} | found
-    values.write(file)
+    values.write({k: v for k, v in file.items() if options.only not in k} | now)
     return 0
 
 

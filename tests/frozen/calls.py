@@ -68,28 +68,28 @@ def _pairs(family: Family) -> Call:
     """Distances of all pairs of predictions, and expectations of their kernel on targets."""
 
     @jax.jit
-    def evaluate(predictions: Any, targets: Any) -> dict[str, Any]:
-        kernel = family.target_kernel
-        single = jax.vmap(functools.partial(single_expectation, kernel))
-        double = functools.partial(double_expectation, kernel)
+    def evaluate(kernel: Any, predictions: Any, targets: Any) -> dict[str, Any]:
+        single = jax.vmap(functools.partial(single_expectation, kernel.target))
+        double = functools.partial(double_expectation, kernel.target)
         return {
-            "distances": kernels.gram_matrix(family.prediction_kernel.distance, predictions),
+            "distances": kernels.gram_matrix(kernel.prediction.distance, predictions),
             "single": single(predictions, targets),
             "double": kernels.gram_matrix(double, predictions),
         }
 
-    return family.call("kernels.expectations.double_expectation", f"{family.name}, pairs", evaluate)
+    covers, label = "kernels.expectations.double_expectation", f"{family.name}, pairs"
+    return family.call(covers, label, evaluate, kernel=family.kernel)
 
 
 def _slopes(family: Family) -> Call:
     """Derivatives of the unbiased SKCE by length scales and by predictions."""
 
     @jax.jit
-    def evaluate(predictions: Any, targets: Any) -> Any:
-        slopes = jax.grad(estimators.skce, (0, 1))(family.kernel, predictions, targets)
+    def evaluate(kernel: Any, predictions: Any, targets: Any) -> Any:
+        slopes = jax.grad(estimators.skce, (0, 1))(kernel, predictions, targets)
         return dict(zip(("kernel", "predictions"), slopes, strict=True))
 
-    return family.call("estimators.skce", f"{family.name}, slopes", evaluate)
+    return family.call("estimators.skce", f"{family.name}, slopes", evaluate, kernel=family.kernel)
 
 
 def _evaluations() -> list[Call]:

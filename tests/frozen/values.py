@@ -1,12 +1,10 @@
 """Frozen calls to numbers, what differs, and the file."""
 
 import functools
-import hashlib
 import itertools
 import json
 import math
 import pathlib
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +20,6 @@ PRECISIONS = {"float32": np.float32, "float64": np.float64}
 _TOLERANCES = {"float32": (1e-4, 1e-6, 6), "float64": (1e-9, 1e-13, 12)}
 _EVALUATED = itertools.count(1)
 _FEW = 6  # arrays with more numbers are reduced
-_LARGEST_TABLE = 60_000  # bytes
 
 
 def names() -> list[str]:
@@ -91,29 +88,12 @@ def _is_close(x: Any, y: Any, tolerance: float) -> bool:
     return abs(x - y) <= tolerance or (math.isnan(x) and math.isnan(y))
 
 
-def tables() -> dict[str, str]:
-    """A digest of the numbers in each small table of results, whatever words stand around them."""
-    root = FILE.parents[2]
-    found = {}
-    for path in sorted((*root.glob("*/results/**/*.md"), *root.glob("*/results/**/*.csv"))):
-        if path.name != "README.md" and path.stat().st_size <= _LARGEST_TABLE:
-            text = " ".join(re.findall(r"\d[\d.]*(?:e[-+]?\d+)?", path.read_text()))
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            found[path.relative_to(root).as_posix()] = digest[:16]
-    return found
+def read() -> dict[str, Any]:
+    """The frozen numbers of calls."""
+    return json.loads(FILE.read_text())["calls"]
 
 
-def read() -> dict[str, dict[str, Any]]:
-    """The frozen numbers of calls and tables."""
-    return json.loads(FILE.read_text()) if FILE.exists() else {"calls": {}, "tables": {}}
-
-
-def write(frozen: dict[str, dict[str, Any]]) -> None:
+def write(frozen: dict[str, Any]) -> None:
     """One line for each call, in the order of their names."""
-    parts = [
-        f'"{part}": {{\n'
-        + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(found.items()))
-        + "\n}"
-        for part, found in frozen.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(frozen.items()))
+    FILE.write_text('{\n"calls": {\n' + ",\n".join(lines) + "\n}\n}\n")

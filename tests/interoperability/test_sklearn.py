@@ -41,9 +41,6 @@ def test_small_probabilities_of_two_classes_survive_float32():
     [
         gaussian_process.GaussianProcessRegressor(KERNEL),
         linear_model.BayesianRidge(),
-        linear_model.ARDRegression(),
-        make_pipeline(StandardScaler(), linear_model.BayesianRidge()),
-        model_selection.GridSearchCV(linear_model.BayesianRidge(), {"alpha_init": [None, 1.0]}),
         model_selection.GridSearchCV(
             make_pipeline(StandardScaler(), linear_model.BayesianRidge()),
             {"bayesianridge__alpha_init": [None, 1.0]},

@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, interoperability
-from tests import oracles
+from calibjax import interoperability
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 td = torch.distributions
@@ -44,18 +43,6 @@ def test_64_bits_without_x64():
         np.testing.assert_array_equal(labels, [3, -1])
         with pytest.raises(ValueError, match="value: expected integers of at most 32 bits"):
             interoperability.from_torch(torch.tensor([2**40]))
-
-
-def test_an_estimate_from_tensors():
-    kernel = oracles.normal_kernel()
-    targets = LOC + torch.tensor([0.3, -0.2, 0.5, 0.1])
-    expected = estimators.skce(
-        kernel, distributions.Normal(LOC.numpy(), ONE.numpy()), targets.numpy()
-    )
-    predictions = interoperability.from_torch(td.Normal(LOC, ONE))
-    for y in (targets, interoperability.from_torch(targets)):
-        assert estimators.skce(kernel, predictions, y) == expected
-    assert estimators.skce(kernel, distributions.Normal(LOC, ONE), targets) == expected
 
 
 def test_the_example():

@@ -28,7 +28,6 @@ QUANTILES = D.Quantiles(np.array([0.2, 0.7]), LOC[:, :1] + np.array([-0.5, 0.8])
 NUMBERS = {
     "normal": D.Normal(*FIRST),
     "student": D.StudentT(np.full(N, 3.0), *FIRST),
-    "generalized": D.GeneralizedNormal(*FIRST, np.full(N, 1.5)),
     "gamma": D.Gamma(1 + FIRST[1], np.ones(N)),
 }
 VECTORS = {"diagonal": D.DiagNormal(LOC, SCALE), "multivariate": D.MvNormal(LOC, COV)}

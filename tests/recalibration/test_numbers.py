@@ -65,8 +65,6 @@ def test_normal_scores_of_other_distributions():
     assert isinstance(found, Recalibrated)
     levels = jax.vmap(lambda p, y: p.cdf(y))(found, targets)
     np.testing.assert_allclose(levels, norm.cdf((z - z.mean()) / z.std()), rtol=1e-3)
-    again = AFFINE.fit(found, targets)
-    np.testing.assert_allclose([again.shift, again.scale], [0, 1], atol=1e-3)
 
 
 def test_vectors():

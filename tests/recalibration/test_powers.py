@@ -1,4 +1,4 @@
-"""Temperatures of predictions: powers of their densities, and of a family of a user."""
+"""Temperatures of predictions: powers of their densities."""
 
 import dataclasses
 
@@ -6,13 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.special import gammaln
-from jax.test_util import check_grads
 
 from calibjax import distributions as D
-from calibjax import record
-from calibjax.distributions import constraints, parameter
-from calibjax.recalibration import TemperatureScaling
 from calibjax.recalibration.base import tempered
 from tests import oracles
 
@@ -21,38 +16,6 @@ ROOT = RNG.normal(size=(3, 3))
 LOC, SCALE, PROBS = RNG.normal(size=3), RNG.uniform(0.5, 2, 3), RNG.dirichlet(np.ones(4))
 COV = ROOT @ ROOT.T + np.eye(3)
 FRACTIONS, SIMPLEX = RNG.uniform(0.1, 0.9, 5), RNG.dirichlet(np.full(3, 3), 5)
-
-
-@record
-class PowerExponential(D.Distribution):
-    """Density ∝ exp(−½ q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ) (Gómez et al., 1998), as in W21 App. F."""
-
-    support = constraints.real.with_axes("d")
-
-    loc: jax.Array = parameter(constraints.real.with_axes("d"))
-    cov: jax.Array = parameter(constraints.positive_definite)
-    beta: jax.Array = parameter(constraints.positive)
-
-    def log_prob(self, y):
-        d, root = self.loc.shape[-1], jnp.linalg.cholesky(self.cov)
-        z = jax.scipy.linalg.solve_triangular(root, y - self.loc, lower=True)
-        order = 1 + d / 2 / self.beta
-        constant = jnp.log(d) + gammaln(d / 2) - d / 2 * jnp.log(jnp.pi) - gammaln(order)
-        constant -= order * jnp.log(2) + jnp.linalg.slogdet(self.cov)[1] / 2
-        return constant - jnp.sum(z**2) ** self.beta / 2
-
-    def sample(self, key):
-        keys, d = jax.random.split(key), self.loc.shape[-1]
-        u = jax.random.normal(keys[0], (d,), self.loc.dtype)
-        radius = (2 * jax.random.gamma(keys[1], d / 2 / self.beta)) ** (0.5 / self.beta)
-        return self.loc + jnp.linalg.cholesky(self.cov) @ (radius * u / jnp.linalg.norm(u))
-
-    def tempered(self, temperature):
-        return dataclasses.replace(self, cov=self.cov * temperature ** (1 / self.beta))
-
-
-def power_exponential(beta):
-    return PowerExponential(jnp.asarray(LOC), jnp.asarray(COV), jnp.asarray(beta))
 
 
 # A distribution, points where its density is compared, and the log-density of the measure there.
@@ -66,7 +29,6 @@ FAMILIES = {
     "bernoulli": (D.Bernoulli(PROBS[0]), np.arange(2), 0),
     "beta": (D.Beta(2.5, 0.7), FRACTIONS, -np.log(FRACTIONS * (1 - FRACTIONS))),
     "Dirichlet": (D.Dirichlet(np.array([2.5, 0.7, 8])), SIMPLEX, -np.log(SIMPLEX).sum(1)),
-    "a user's": (power_exponential(0.5), RNG.normal(size=(5, 3)), 0),
 }
 TEMPERATURES = np.array([0.2, 3.0])
 
@@ -92,33 +54,6 @@ def test_density_is_a_power(name):
         np.testing.assert_allclose(leaf[0], before, rtol=1e-12)
     single = jax.eval_shape(tempered, oracles.as_dtype(p, np.float32), 2.0)
     assert {leaf.dtype for leaf in jax.tree.leaves(single)} == {np.dtype(np.float32)}
-
-
-@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
-def test_temperatures_of_a_family_of_a_user(beta):
-    """W21 App. F; for β = 1 the law is normal.
-
-    The mean log-density −q^β / (2 T) − d / (2 β) log T is largest at T = β / d · mean(q^β).
-    Temperature T of the law is T^(1/β) of its draws: exactly, if they are symmetric.
-    """
-    one, keys = power_exponential(beta), jax.random.split(jax.random.key(3), 40)
-    predictions = jax.tree.map(lambda x: jnp.broadcast_to(x, (40, *x.shape)), one)
-    targets = predictions.loc + 1.5 * RNG.normal(size=(40, 3))
-    z = np.linalg.solve(np.linalg.cholesky(COV), np.asarray(targets - one.loc).T)
-    expected = beta / 3 * np.mean(np.sum(z**2, 0) ** beta)
-    fitted = TemperatureScaling().fit(predictions, targets)
-    np.testing.assert_allclose(fitted, expected, rtol=1e-6)
-
-    def symmetric(p):
-        draws = jax.vmap(p.sample)(keys)
-        return jnp.concatenate([draws, 2 * p.loc - draws])
-
-    scaled = tempered(D.Ensemble(symmetric(one)), 2.5 ** (1 / beta))
-    np.testing.assert_allclose(scaled.values, symmetric(tempered(one, 2.5)), rtol=1e-9)
-    if beta == 1:
-        normal = D.MvNormal(one.loc, one.cov)
-        both = (jax.vmap(tempered(p, 1.7).log_prob)(targets) for p in (one, normal))
-        np.testing.assert_allclose(*both, rtol=1e-10)
 
 
 def test_means_are_kept_exactly():
@@ -173,18 +108,6 @@ def test_classes_at_extreme_temperatures(dtype):
         np.testing.assert_allclose(q, expected, rtol=1e-6)
         np.testing.assert_allclose(r, ones, rtol=1e-6)
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(slopes))
-
-
-def test_derivatives_of_class_probabilities():
-    """Along a line of probabilities, one of which is zero."""
-    probs, direction = jnp.array([0.0, 1e-3, 0.3, 0.699]), jnp.array([0.0, 1e-3, -0.2, 0.199])
-
-    @jax.jit
-    def along(step):
-        q = tempered(D.Categorical(probs + step * direction), 1.7 + 0.3 * step)
-        return jnp.stack([q.probs[1], tempered(D.Bernoulli(0.3 + step), 0.6 - step).probs])
-
-    check_grads(along, (jnp.array(0.0),), 1, rtol=1e-6)
 
 
 def test_families_without_powers():

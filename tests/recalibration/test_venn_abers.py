@@ -1,5 +1,3 @@
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +5,6 @@ import pytest
 from jax.test_util import check_grads
 from sklearn.isotonic import IsotonicRegression
 
-from calibjax.distributions import Bernoulli
 from calibjax.recalibration import VennAbers
 
 METHOD = VennAbers()
@@ -50,14 +47,6 @@ def test_against_two_regressions(digits, dtype):
         assert ((values > 0) & (values < 1)).all()
 
 
-def test_of_two_samples():
-    """One of each outcome: the new sample is pooled with the neighbour that it contradicts."""
-    params = METHOD.fit(np.array([0.3, 0.7]), np.array([0, 1]))
-    low, high = METHOD.interval(params, np.array([0.1, 0.3, 0.5, 0.7, 0.9]))
-    np.testing.assert_allclose(low, [0, 0, 0, 1 / 2, 1 / 2])
-    np.testing.assert_allclose(high, [1 / 2, 1 / 2, 1, 1, 1])
-
-
 def test_many_weighted_samples_in_single_precision():
     n = 50_000
     r, weights = RNG.uniform(size=n).astype(np.float32), RNG.uniform(0, 2, n).astype(np.float32)
@@ -68,26 +57,8 @@ def test_many_weighted_samples_in_single_precision():
     np.testing.assert_allclose(single.high, double.high, atol=1e-6)
 
 
-def test_cross_fitted():
-    """Each fold by the others: the cross Venn-Abers predictor before folds are merged."""
-    r = RNG.uniform(size=N)
-    correct = (RNG.uniform(size=N) < r).astype(int)
-    predictions = Bernoulli(jnp.asarray(r))
-    found: Any = METHOD.cross_fitted(jax.random.key(0), predictions, correct, num_folds=N)
-    for i in range(N):
-        others = np.arange(N) != i
-        low, high = two_regressions(r[others], correct[others], np.ones(N - 1), r[[i]])
-        np.testing.assert_allclose(found.probs[i], (high / (1 - low + high))[0], atol=1e-6)
-
-
 def test_derivatives_by_weights():
     r = RNG.uniform(size=N)
     correct, new = (RNG.uniform(size=N) < r).astype(int), np.array([0.2, 0.5, 0.9])
     total = jax.jit(lambda weights: jnp.sum(METHOD.apply(METHOD.fit(r, correct, weights), new)))
     check_grads(total, (jnp.asarray(RNG.uniform(1, 2, N)),), 1, modes=["rev"], rtol=1e-4)
-
-
-def test_of_invalid_weights_under_jit():
-    params = FIT(np.linspace(0, 1, N), np.arange(N) % 2, np.where(np.arange(N) == 3, -1.0, 1))
-    for values in (*vars(params).values(), *INTERVAL(params, np.array([0.0, 0.5, 1.0]))):
-        assert np.isnan(values).all()

@@ -47,6 +47,7 @@ class Call:
             that mean a right value only one of so many is tried.
         slow: whether it takes seconds to compile, so that the fast suite leaves it out.
         takes: names of what the public function takes beyond what it is given.
+        fixed: what is given and not tried with wrong values; other values may be given as well.
     """
 
     covers: tuple[str, ...]
@@ -57,6 +58,7 @@ class Call:
     one_of: int = 1
     slow: bool = False
     takes: frozenset[str] = frozenset()
+    fixed: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def compiled(self):
@@ -89,7 +91,8 @@ class Made:
     parts: dict[str, Argument]
 
 
-# What makes records in place of something else, for laws of equal predictions.
+# What makes records in place of something else, for laws of equal predictions; the function of
+# None gets each of them.
 REPLACED: dict[Any, Callable[..., Any]] = {}
 
 
@@ -129,13 +132,15 @@ def call(covers, label="", function=None, /, **given):
             arguments[part] = dataclasses.replace(argument, called=(*argument.called, name))
 
     def evaluate(**values):
+        change = REPLACED.get(None, lambda record: record)
         whole = {
-            name: REPLACED.get(record.make, record.make)(*map(values.pop, record.parts))
+            name: change(REPLACED.get(record.make, record.make)(*map(values.pop, record.parts)))
             for name, record in records.items()
         }
-        return function(**fixed, **whole, **values)
+        return function(**fixed | whole | values)
 
-    return Call(names, label, evaluate, arguments, takes=takes - given.keys(), **options)
+    rest = {"takes": takes - given.keys(), "fixed": fixed}
+    return Call(names, label, evaluate, arguments, **rest, **options)
 
 
 def _argument(kind):

@@ -14,7 +14,6 @@ _BAND = {
     "num_draws": a.integer(19),
     "confidence_level": a.proportion(0.9, "num_draws", traced=False),
 }
-_GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 
 def _of_classes():

@@ -95,3 +95,5 @@ def test_empty_intervals_and_gradients():
     # (mean − 2/3)² has the derivative 2 (mean − 2/3) / 3.
     slopes = jax.jit(jax.grad(mean))(jnp.array([0.95, 0.85, 0.8]))
     np.testing.assert_allclose(slopes, 2 * (2.6 / 3 - 2 / 3) / 3, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"whole numbers between 1 and \d+, got .*2\.5"):
+        function.fit(jnp.array([0.95, 0.85, 0.8]), correct, 2.5)

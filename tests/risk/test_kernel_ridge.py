@@ -102,37 +102,6 @@ def test_low_rank_against_direct_solves():
     assert values._cache_size() == compiled + 1
 
 
-@pytest.mark.slow
-def test_low_rank_and_full_have_the_same_risk_for_many_samples():
-    """To 1e-8, but for the penalty 4e-16 of the grid, which is in the range of rounding errors."""
-    rng = np.random.default_rng(1)
-    confidences = jnp.asarray(rng.beta(1.2, 0.3, 2500))
-    correct = jnp.asarray(rng.uniform(size=2500) < confidences**1.3).astype(int)
-    grids = [function().grid(2000) for function in FUNCTIONS]
-    key = jax.random.key(0)
-    for function, grid in zip(FUNCTIONS, grids, strict=True):
-        low, full = (
-            risk.cross_validate(key, f, grid, confidences, correct).risks
-            for f in (function(), function(rank=2500))
-        )
-        np.testing.assert_allclose(low[:, :8], full[:, :8], atol=1e-8)
-        np.testing.assert_allclose(low, full, atol=1e-7)
-
-
-def test_float32():
-    """Errors are about the tolerance, 1e-6, divided by the penalty, and that of rounding."""
-    probs, labels, others = samples(3)
-    predictions, p = (as_predictions(x.astype(np.float32)) for x in (probs, others))
-    double = values(both(), as_predictions(probs), labels, as_predictions(others), PENALTIES)
-    functions = both(rank=13)[0], both()[1]
-    ours = values(functions, predictions, labels, p, PENALTIES)
-    for one, other in zip(ours, double, strict=True):
-        assert one.dtype == jnp.float32
-        for i in (0, 1):
-            scale = np.abs(other[i]).max() * (1 + 1 / PENALTIES[i])
-            np.testing.assert_allclose(one[i], other[i], atol=2e-6 * scale)
-
-
 def test_more_samples_than_the_square_root_of_the_largest_integer():
     """The square of n is no integer of 32 bits."""
     with jax.enable_x64(False):

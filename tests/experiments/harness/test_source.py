@@ -2,9 +2,7 @@
 
 import pytest
 
-from experiments import demo
-from experiments.harness import command_line, source
-from experiments.harness.cells import cell
+from experiments.harness import source
 
 FILES = {
     "calibjax/__init__.py": "from calibjax import kernels\n",
@@ -71,29 +69,3 @@ def test_fingerprints(main, change, is_seen):
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     assert (fingerprint_of(main) != before) == is_seen
-
-
-def test_names():
-    assert source.name_of(demo.__file__) == "experiments.demo"
-    assert source.name_of(source.ROOT / "paper_repro/__main__.py") == "paper_repro"
-    assert source.name_of(source.ROOT / "experiments/harness/__init__.py") == "experiments.harness"
-
-
-def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(source.fingerprint, "__defaults__", (tmp_path, tmp_path / "calibjax"))
-    run = command_line.Run(None, None, tmp_path / "output")
-
-    def values(run, *numbers):
-        store = run.store("one", str(main))
-        return [cell(store, str(i), {}, lambda x=x: {"x": x})["x"] for i, x in enumerate(numbers)]
-
-    assert values(run, 1, 2) == values(run, 3, 4) == [1, 2]
-    assert capsys.readouterr().out == ""
-    main.write_text("X = 1")
-    trusting = command_line.Run(None, None, tmp_path / "output", trust=True)
-    assert values(trusting, 3, 4, 5) == [1, 2, 5]
-    assert values(run, 3) == [3]
-    assert values(run, 6, 7) == [3, 7]
-    lines = capsys.readouterr().out.splitlines()
-    for line, number in zip(lines, ("2 of 2", "2 of 3", "1 of 3"), strict=True):
-        assert f"one: the code has changed since {number} cells; " in line

@@ -2,7 +2,6 @@
 
 import hashlib
 import http.server
-import pathlib
 import re
 import threading
 
@@ -139,55 +138,17 @@ def test_an_interrupted_download_goes_on(server, tmp_path, knows_ranges):
     assert shown[-1] == LAST.size
 
 
-@pytest.mark.parametrize("length", [1000, LAST.size])
-def test_a_part_of_another_file_is_not_used(server, tmp_path, length):
-    part_of(tmp_path, LAST, b"0" * length)
-    assert run(tmp_path, server, files=[LAST]) == 0
-    assert server.requests[-1] == (LAST.path, None)
-    assert found_in(tmp_path) == {LAST.path: CONTENTS[LAST.path]}
-
-
-def test_a_wrong_file_stays_until_the_right_one_is_complete(server, tmp_path, capsys):
-    path = tmp_path / FILE.path
-    path.parent.mkdir()
-    path.write_bytes(b"mine")
-    del server.contents[FILE.path]
-    assert run(tmp_path, server, "--only", "one") == 1
-    assert path.read_bytes() == b"mine"
-    assert "(the file of this name that is there is another one)" in capsys.readouterr().err
-    assert {path for path, _ in server.requests} == {"one/a.csv", "one/b c.npy"}
-
-
 def test_a_folder_as_mirror(tmp_path, capsys):
     for path, content in CONTENTS.items():
         (tmp_path / "from" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "from" / path).write_bytes(content)
     (tmp_path / "from" / "one" / "a.csv").write_bytes(b"short")
     (tmp_path / "from" / "two" / "e.csv").unlink()
-    source, one = ["--from", str(tmp_path / "from")], ["--only", "one"]
-    assert download.main([str(tmp_path / "to"), *source], FILES) == 1
+    assert download.main([str(tmp_path / "to"), "--from", str(tmp_path / "from")], FILES) == 1
     assert found_in(tmp_path / "to") == {path: CONTENTS[path] for path in [*CONTENTS][1:3]}
     err = capsys.readouterr().err
     assert "one/a.csv: expected 200000 bytes, got 5 at" in err
     assert "two/e.csv: [Errno 2] No such file or directory" in err
-    # Some folders; the second order is that of the usage line.
-    (tmp_path / "from" / "one" / "a.csv").write_bytes(CONTENTS["one/a.csv"])
-    wanted = {path: content for path, content in CONTENTS.items() if path.startswith("one/")}
-    x, y = str(tmp_path / "x"), str(tmp_path / "y")
-    for folder, arguments in ((x, [x, *source, *one]), (y, [*source, *one, y])):
-        assert download.main(arguments, FILES) == 0
-        assert found_in(pathlib.Path(folder)) == wanted
-
-
-def test_public_addresses(server, tmp_path, capsys):
-    url = f"{server.address}/one/b%20c.npy"
-    file = FILES[1]._replace(path="three/b.npy", url=url)
-    assert download.main([str(tmp_path)], [FILE, file]) == 1
-    assert found_in(tmp_path) == {file.path: CONTENTS["one/b c.npy"]}
-    assert "one/a.csv: no public address is known; get it from" in capsys.readouterr().err
-    (tmp_path / "one").mkdir()
-    (tmp_path / FILE.path).write_bytes(CONTENTS[FILE.path])  # put there by hand
-    assert download.main([str(tmp_path)], [FILE, file]) == 0
 
 
 def test_the_table():

@@ -9,15 +9,12 @@ import scipy.stats
 
 from calibjax import recalibration
 from experiments.harness import command_line
-from experiments.harness.data_files import DataError
 from paper_repro.data import communities_crime as l21_crime_data
 from paper_repro.l21 import crime as l21_crime
 from paper_repro.l21 import crime_models as l21_models
 from paper_repro.l21 import crime_networks as l21_crime_networks
 from paper_repro.l21 import crime_tables as tables
-from paper_repro.l21 import embeddings as l21_embeddings
 from paper_repro.l21 import methods as l21_methods
-from paper_repro.l21.embeddings import Embedding
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
@@ -76,11 +73,6 @@ def test_communities_are_read(communities):
     for grouping, names in l21_crime_data.GROUPINGS.items():
         shares = np.stack([numbers[name] for name in names.values()], 1)
         np.testing.assert_array_equal(found.groups[grouping], shares.argmax(1))
-
-
-def test_too_few_communities():
-    with pytest.raises(DataError, match="expected 1001 communities or more, got 1000"):
-        l21_crime_data.random_split(0, 1000)
 
 
 def test_published_communities(data_dir):
@@ -169,28 +161,6 @@ def test_training(crime):
     np.testing.assert_allclose(nll, networks["NLL"][5, 1], rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_embeddings(crime):
-    """Principal components of the calibration part; mean variance one; t-SNE is read again."""
-    store, _, _, parts, embeddings = crime
-    x, y = (part.features.astype(float) for part in parts)
-    _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    z = (x - x.mean(0)) @ axes[:2].T
-    scale = np.sqrt(z.var(0).mean())
-    found = embeddings["PCA"]
-    signs = np.sign((found.calibration * z).sum(0))
-    np.testing.assert_allclose(found.calibration, signs * z / scale, atol=1e-6)
-    other = signs * ((y - x.mean(0)) @ axes[:2].T) / scale
-    np.testing.assert_allclose(found.evaluation, other, atol=1e-6)
-    for embedding in embeddings.values():
-        np.testing.assert_allclose(embedding.calibration.var(0).mean(), 1)
-    again = l21_models.embed(store, CRIME, "last", 1, parts)
-    np.testing.assert_array_equal(again["t-SNE"].evaluation, embeddings["t-SNE"].evaluation)
-    assert again["t-SNE"].evaluation.shape == (PART, 2)
-    with pytest.raises(ValueError, match="features: expected values that vary"):
-        l21_embeddings.scaled(Embedding(np.ones((3, 2)), np.ones((1, 2))))
-
-
 def test_maximum_of_calibrated_confidences():
     """Against all outcomes and their probabilities."""
     confidences, groups = np.array([0.9, 0.7, 0.75, 0.95, 0.3]), np.array([0, 0, 0, 1, 1])
@@ -210,48 +180,6 @@ def test_maximum_of_calibrated_confidences():
 def bins(confidences):
     """Numbers of the five intervals, which are closed at their upper ends."""
     return np.maximum(np.ceil(5 * confidences).astype(int) - 1, 0)
-
-
-@pytest.mark.slow
-def test_methods(crime):
-    """Each method against its recalibrator, or plain NumPy."""
-    calibration, evaluation = l21_methods.both_parts(*crime[3], crime[4])
-    found = l21_methods.recalibrate(calibration, evaluation, 5)
-    new = {name: np.asarray(x) for name, x in found.confidences.items()}
-    assert list(new) == [*l21_methods.GLOBAL, *l21_methods.GROUP_WISE, *l21_methods.LOCAL]
-    r, k, g = (np.asarray(x) for x in calibration[:3])
-    r2, g2 = np.asarray(evaluation.confidences), np.asarray(evaluation.groups)
-    np.testing.assert_array_equal(new["No recalibration"], r2)
-    odds = (r2 / (1 - r2)) ** (1 / found.temperature)
-    np.testing.assert_allclose(new["Temperature scaling"], odds / (1 + odds))
-
-    def accuracy(i, weights):
-        chosen = weights * (bins(r) == bins(r2)[i])
-        return chosen @ k / chosen.sum() if chosen.sum() else r2[i]
-
-    for method, embedding in zip(l21_methods.LOCAL, l21_embeddings.LENGTH_SCALES):
-        x, y = crime[4][embedding]
-        scale = x.shape[1] * l21_embeddings.LENGTH_SCALES[embedding]
-        kernel = np.exp(-np.abs(y[:, None] - x).sum(2) / scale)
-        expected = [accuracy(i, weights) for i, weights in enumerate(kernel)]
-        np.testing.assert_allclose(new[method], expected, atol=1e-12)
-    expected = [accuracy(i, np.ones(PART)) for i in range(PART)]
-    np.testing.assert_allclose(new["Histogram binning"], expected, atol=1e-12)
-    expected = [accuracy(i, g == g2[i]) for i in range(PART)]
-    np.testing.assert_allclose(new["Group hist. binning"], expected, atol=1e-12)
-    temperatures = np.asarray(found.group_temperatures)
-    fit = recalibration.TemperatureScaling().fit
-    logits, labels = calibration.logits, calibration.labels
-    for group, temperature in enumerate(temperatures[:2]):  # each is compiled for its size
-        members = l21_methods.CategoricalLogits(logits[g == group]), labels[g == group]
-        if np.isnan(temperature):
-            with pytest.raises(ValueError, match="loss: expected"):
-                fit(*members)
-        else:
-            np.testing.assert_allclose(temperature, fit(*members), rtol=1e-6)
-    used = np.where(np.isnan(temperatures), found.temperature, temperatures)[g2]
-    odds = (r2 / (1 - r2)) ** (1 / used)
-    np.testing.assert_allclose(new["Group temp. scaling"], odds / (1 + odds))
 
 
 @pytest.mark.slow

@@ -26,22 +26,3 @@ def test_claims_count_classifiers():
     rows = list(networks_claims.claim_rows(results))
     assert len(rows) == 2 * 12
     assert {row[3:] for row in rows} == {(1, 3, "best")}
-
-
-def test_lower_than_each_is_less_than_lower_than_all_at_once():
-    """Two methods take turns: LoRe is below each at 25 of 40 length scales, below both at 10."""
-    result = classifier(0.5)["methods"]
-    ours = [0.15] * LENGTH
-    low, high = 0.1, 0.9
-    turns = {GLOBAL[0]: [low] * 15 + [high] * 25, GLOBAL[1]: [high] * 25 + [low] * 15}
-    for features in LENGTH_SCALES:
-        name = f"MLCE curve ({features})"
-        for local in LOCAL:
-            result[local][name] = ours
-        for method, curve in turns.items():
-            result[method][name] = curve
-    found = networks_claims.verdicts(result, LOCAL[0], "t-SNE")
-    text = "lower MLCE for most length scales than"
-    assert found[f"{text} no recalibration", "Fig. 8, 9"]
-    assert found[f"{text} each method", "Fig. 8, 9"]
-    assert not found[f"{text} all methods at once", "Fig. 8, 9"]

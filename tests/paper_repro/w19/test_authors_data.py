@@ -1,5 +1,3 @@
-import functools
-
 import numpy as np
 import pytest
 
@@ -63,19 +61,3 @@ def test_streams_are_resumed(tmp_path):
     for results in (finished("one", 5, 5), finished("chunks", 5, 2)):
         np.testing.assert_array_equal(results["probs"], probs)
         np.testing.assert_array_equal(results["labels"], labels)
-
-
-@functools.cache
-def panel():
-    return authors_data.draw(seeded(SEED), Model(10, 0.1, 0.5, "first"), 100)
-
-
-def test_predictions_and_labels_are_from_the_model():
-    probs, labels = panel()
-    covariance = (np.eye(10) / 10 - 1 / 100) / 2
-    np.testing.assert_allclose(probs.sum(-1), 1)
-    np.testing.assert_allclose(np.cov(probs.reshape(-1, 10).T), covariance, atol=0.003)
-    residuals = np.eye(10)[labels] - probs / 2
-    residuals[..., 0] -= 0.5
-    for weight in (np.ones(labels.shape), probs[..., 0], probs.max(-1)):
-        np.testing.assert_allclose(np.mean(weight[..., None] * residuals, (0, 1)), 0, atol=0.015)

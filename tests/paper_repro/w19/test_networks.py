@@ -1,4 +1,3 @@
-import jax
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -12,9 +11,8 @@ def test_estimates(tmp_path, monkeypatch):
     """The length scale is the median of all distances, the zeros of the diagonal included."""
     monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
     data = write_cifar10(tmp_path, "a", num=40)
-    with jax.enable_x64(True):
-        network = w19_networks.read_network(data, "a", None)
-        found = w19_networks.estimate(network)
+    network = w19_networks.read_network(data, "a", None)
+    found = w19_networks.estimate(network)
     probs = np.asarray(network.probs)
     residuals = np.eye(10)[network.labels] - probs
     distances = np.abs(probs[:, None] - probs).sum(-1) / 2
@@ -53,7 +51,6 @@ def test_the_published_estimates(data_dir):
         theirs = float(published[row["network"]][columns[row["estimator"]]])
         assert float(row["published"]) == theirs
         assert abs(float(row["ours"]) - theirs) < 1e-12
-    with jax.enable_x64(True):
-        found = w19_networks.estimate(w19_networks.read_network(data_dir, "resnet50", None))
+    found = w19_networks.estimate(w19_networks.read_network(data_dir, "resnet50", None))
     for column in w19_networks.ERRORS:
         assert abs(found[column] - float(published["resnet50"][column])) < 1e-12

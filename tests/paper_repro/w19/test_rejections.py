@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -6,16 +5,10 @@ from scipy import stats
 
 from calibjax import distributions, estimators
 from paper_repro.julia_random import MersenneTwister, seeded
-from paper_repro.w19 import authors_data, procedures
+from paper_repro.w19 import authors_data
 from paper_repro.w19 import rejections as w19_rejections
 from paper_repro.w19 import rejections_simulation as simulation
 from tests.paper_repro import authors_rows, committed
-
-
-@pytest.fixture(autouse=True)
-def _double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 def matrix_of(probs, labels):
@@ -93,41 +86,6 @@ def test_a_data_set_begins_where_the_resamples_before_end(monkeypatch):
     second = simulation.bootstrap_pvalue(state, probs[0], labels[0])
     pvalues = simulation.with_draws("A_uq", "M2", seeded(1234), 2)
     assert pvalues["A_uq"].tolist() == [first, second]
-
-
-@pytest.mark.slow
-def test_prepared_predictions():
-    """Their labels have the right shares, also in single precision, and bins are carried along."""
-    row = jnp.array([0.0, 0.25, 0.0, 0.7, 0.05, 0.0])
-    probs, keys = jnp.tile(row, (20_000, 1)), jax.random.split(jax.random.key(0), 20_000)
-    labels = [
-        jax.vmap(lambda p, k: p.sample(k))(
-            procedures.prepare(probs.astype(dtype), jnp.zeros(20_000, jnp.int32)), keys
-        )
-        for dtype in (jnp.float32, jnp.float64)
-    ]
-    np.testing.assert_array_equal(*labels)
-    np.testing.assert_allclose(jnp.bincount(labels[0], length=6) / 20_000, row, atol=0.02)
-    assert not np.isin(labels[0], [0, 2, 5]).any()
-
-    (probs,), (targets,) = authors_data.draw(seeded(1), authors_data.MODELS["M1"], 1)
-    predictions = distributions.Categorical(jnp.asarray(probs))
-    binning = estimators.UniformBins(10)
-    prepared = procedures.prepare(predictions.probs, binning(predictions))
-    np.testing.assert_array_equal(
-        estimators.ece(prepared, targets, binning=procedures.carried_bins, notion="canonical"),
-        estimators.ece(predictions, targets, binning=binning, notion="canonical"),
-    )
-
-
-def test_errors_of_known_pvalues():
-    pvalues, levels = np.array([0.05, 0.2, 0.9, 1.0]), np.array([0.04, 0.05, 0.5, 1.0])
-    np.testing.assert_array_equal(
-        w19_rejections.test_errors(pvalues, "M1", levels), [0, 0.25, 0.5, 1]
-    )
-    np.testing.assert_array_equal(
-        w19_rejections.test_errors(pvalues, "M2", levels), [1, 0.75, 0.5, 0]
-    )
 
 
 def test_the_comparison_with_the_published_curves(monkeypatch):

@@ -8,23 +8,15 @@ import scipy.optimize
 import scipy.special
 import scipy.stats
 
-from calibjax import estimators, hypothesis_tests
+from calibjax import hypothesis_tests
 from experiments.harness import command_line
-from paper_repro.julia_random import MersenneTwister
 from paper_repro.w21 import friedman, friedman_networks, friedman_published
 from paper_repro.w21 import friedman_statistics as fs
 from paper_repro.w21 import friedman_tables as tables
-from paper_repro.w21.draws import resamples
 from paper_repro.w21.friedman_published import Curves
 from tests.paper_repro import committed
 
 SIZES = (6, 5)  # of two data sets
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def test_the_first_network_is_that_of_the_authors():
@@ -39,52 +31,6 @@ def test_the_first_network_is_that_of_the_authors():
             expected = published.networks[split][name][:8, 0]
             np.testing.assert_allclose(statistics[name], expected, rtol=0, atol=1e-9, err_msg=name)
         assert 0.01 < statistics["p-value"][-1] < 0.99
-
-
-def test_resamples_by_plain_integers():
-    """⌊u n / 2⁶⁴⌋ of the integers from the end of the cache, without the first identifier."""
-    generator = MersenneTwister(9)
-    integers = generator.rand_uint64(1002)[:-2]
-    indices = [u * 7 >> 64 for u in reversed(integers)][:210]
-    expected = [np.bincount(part, minlength=7) for part in np.reshape(indices, (30, 7))]
-    first, third = (x.copy() for x in resamples(9, 7, 10, [0, 2]))
-    np.testing.assert_array_equal(first, expected[:10])
-    np.testing.assert_array_equal(third, expected[20:])
-
-
-def one_batch(predictions, targets):
-    """Scores and matrices of one batch."""
-    scores, matrices = fs.evaluate(jax.tree.map(lambda leaf: leaf[None], predictions), targets)
-    return scores, [matrix[0] for matrix in matrices]
-
-
-def draws(networks):
-    """Means [networks, n], standard deviations [networks] and targets of two data sets."""
-    rng = np.random.default_rng(networks)
-    means, sigmas = rng.normal(size=(networks, sum(SIZES))), rng.uniform(0.5, 2, networks)
-    return means, sigmas, tuple(rng.normal(size=n) for n in SIZES)
-
-
-def test_statistics_of_a_network():
-    """Two data sets together against the public estimators and SciPy, one by one."""
-    (means,), (sigma,), targets = draws(1)
-    scores, matrices = one_batch(fs.network_predictions(means, jnp.array(sigma)), targets)
-    levels = np.arange(0.05, 0.96, 0.05)
-    for i, part in enumerate((slice(0, 6), slice(6, 11))):
-        mean, y = means[part], targets[i]
-        excess = y[:, None] - scipy.stats.norm.ppf(levels, mean[:, None], sigma)
-        expected = {
-            "NLL": -scipy.stats.norm.logpdf(y, mean, sigma).mean(),
-            "MSE": np.mean((mean - y) ** 2),
-            "pinball": np.mean(np.maximum(levels * excess, (levels - 1) * excess)),
-        }
-        for name, value in expected.items():
-            np.testing.assert_allclose(scores[i][name], [value], rtol=1e-11, err_msg=name)
-        p = fs.network_predictions(jnp.array(mean), jnp.array(sigma))
-        sample = fs.kernel_of(p), p, jnp.array(y)
-        expected = estimators.skce(*sample), estimators.skce_biased(*sample)
-        assert matrices[i].shape == (1, y.size, y.size)
-        np.testing.assert_allclose(fs.estimates(matrices[i][0]), expected, rtol=1e-11)
 
 
 def mixture_matrices(means, sigmas, y):
@@ -114,9 +60,12 @@ def mixture_matrices(means, sigmas, y):
 
 def test_statistics_of_an_ensemble():
     """Against plain NumPy with all pairs of components, and the authors' sums in both orders."""
-    means, sigmas, targets = draws(3)
+    rng = np.random.default_rng(3)
+    means, sigmas = rng.normal(size=(3, sum(SIZES))), rng.uniform(0.5, 2, 3)
+    targets = tuple(rng.normal(size=n) for n in SIZES)
     predictions = fs.ensemble_predictions(jnp.array(means), jnp.array(sigmas))
-    scores, matrices = one_batch(predictions, targets)
+    batch = jax.tree.map(lambda leaf: leaf[None], predictions)
+    scores, matrices = fs.evaluate(batch, targets)
     for i, part in enumerate((slice(0, 6), slice(6, 11))):
         y, n = targets[i], SIZES[i]
         right, wrong = mixture_matrices(means[:, part], sigmas, y)
@@ -127,7 +76,7 @@ def test_statistics_of_an_ensemble():
             "SKCE (unbiased), as published": wrong.T[below].mean(),  # i < j
             "SKCE (biased), as published": (2 * wrong[below].sum() + np.trace(wrong)) / n**2,
         }
-        found = fs.calibration_statistics(matrices[i], np.ones((1, n)))
+        found = fs.calibration_statistics(matrices[i][0], np.ones((1, n)))
         for name, value in expected.items():
             assert found[name] == pytest.approx(value, rel=1e-9), name
         log_probs = scipy.stats.norm.logpdf(y, means[:, part], sigmas[:, None])
@@ -173,23 +122,6 @@ def test_claims():
         assert (row["networks best at"], row["ensemble best at"]) == best
         assert row["ensemble better"] == row["up to 1500"] == pytest.approx(share)
         assert row["after 1500"] is None
-
-
-def test_differences():
-    """At the iterations that both have; the ensemble only where it is the same."""
-    published = curves_of([0, 5, 2000], np.zeros((3, 10)), np.zeros(3))
-    networks = np.zeros((4, 10))
-    networks[1:, 3] = [7.0, -1e-9, 2e-8]
-    ours = curves_of([0, 1, 5, 2000], networks, np.zeros(4))
-    ours.ensemble["train"]["MSE, as published"] = np.array([0.0, 7.0, 1e-7, 0.0])
-    rows = {tuple(row.values())[:3]: row for row in tables.agreement_rows(ours, published)}
-    row = rows["train", "NLL", "networks"]
-    assert (row["0 to 1000"], row["1001 to 2000"]) == (1e-9, 2e-8)
-    assert (row["2001 to 3000"], row["first above 1e-8"]) == (None, 2000)
-    row = rows["train", "MSE", "ensemble"]
-    assert (row["0 to 1000"], row["first above 1e-8"]) == (1e-7, 5)
-    fewer = curves_of([0, 1, 5, 2000], networks[:, :3], np.zeros(4))
-    assert all(row["of"] == "networks" for row in tables.agreement_rows(fewer, published))
 
 
 def test_committed_numbers_are_those_of_the_authors(data_dir, tmp_path):

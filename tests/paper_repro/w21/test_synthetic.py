@@ -1,4 +1,3 @@
-import jax
 import pytest
 
 from experiments.harness import source
@@ -24,8 +23,7 @@ def _cells(kind, model, num_samples, last):
 )
 def test_estimates_equal_the_published_ones(model, last):
     """Ten digits of mean errors and variances with n = 4; the true SKCE of one model is unknown."""
-    with jax.enable_x64(True):
-        rows = tables.error_rows(_cells("estimates", model, 4, last))
+    rows = tables.error_rows(_cells("estimates", model, 4, last))
     assert len(rows) == (4 if model == "calibrated" else 1)
     for row in rows:
         assert abs(row.variance_difference) < 1e-9
@@ -36,9 +34,8 @@ def test_estimates_equal_the_published_ones(model, last):
 def test_test_errors_equal_the_published_ones(model):
     """With n = 4, and with the authors' resamples."""
     published = tables.published_cells("tests")
-    with jax.enable_x64(True):
-        for cell in _cells("tests", model, 4, "bootstrap"):
-            assert cell.test_error == float(published[cell.key]["testerror"])
+    for cell in _cells("tests", model, 4, "bootstrap"):
+        assert cell.test_error == float(published[cell.key]["testerror"])
 
 
 def test_numbers_of_the_results_equal_the_published_ones():
