@@ -27,50 +27,6 @@ def test_against_a_double_loop(name):
         np.testing.assert_allclose(ours, np.mean(blocks), atol=1e-13)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["normal", "diagonal", "classes"])
-def test_unbiased_means_unbiased(family):
-    """Mean over calibrated data sets within three standard errors of zero."""
-    n, m, num_datasets = 6, 3, 2000
-
-    def predictions_of(key):
-        if family == "classes":
-            return distributions.Categorical(jax.random.dirichlet(key, jnp.ones(m), (n,)))
-        if family == "normal":
-            return distributions.Normal(jax.random.uniform(key, (n,)), jnp.full(n, 0.1))
-        return distributions.DiagNormal(jax.random.uniform(key, (n, 2)), jnp.full((n, 2), 0.5))
-
-    kernel = oracles.categorical_kernel() if family == "classes" else oracles.normal_kernel()
-
-    def estimate(key):
-        keys = jax.random.split(key)
-        predictions = predictions_of(keys[0])
-        targets = distributions.sample_targets(keys[1], predictions)
-        return (
-            estimators.skce(kernel, predictions, targets),
-            estimators.skce_block(kernel, predictions, targets, block_size=2),
-            estimators.skce_biased(kernel, predictions, targets),
-        )
-
-    keys = jax.random.split(jax.random.key(7), num_datasets)
-    unbiased, block, biased = jax.lax.map(estimate, keys, batch_size=2000)
-    for values in (unbiased, block):
-        assert abs(values.mean()) < 3 * values.std() / np.sqrt(num_datasets)
-    assert biased.mean() > 10 * biased.std() / np.sqrt(num_datasets)
-
-
-@pytest.mark.parametrize("network", oracles.NETWORKS)
-def test_published_cifar10_networks(data_dir, network):
-    predictions, targets, published = oracles.cifar10_network(data_dir, network, "errors")
-    kernel = oracles.median_kernel(predictions)
-    for name, value in (
-        ("SKCEb_median", estimators.skce_biased(kernel, predictions, targets)),
-        ("SKCEuq_median", estimators.skce(kernel, predictions, targets)),
-        ("SKCEul_median", estimators.skce_block(kernel, predictions, targets, block_size=2)),
-    ):
-        np.testing.assert_allclose(value, published[name], rtol=1e-9)
-
-
 def test_the_line_is_taken_from_a_thousand_samples_on():
     """Below, all pairs take less time than their order."""
     random = np.random.default_rng(0)

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels
-from calibjax.distributions import Categorical
+from calibjax import distances, kernels
 from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mlce
 from calibjax.estimators.local import local_problem
 from calibjax.hypothesis_tests import local_calibration_test
@@ -95,28 +94,6 @@ def test_any_kernel_and_binning(kernel, distance):
     for g, one in enumerate(np.atleast_2d(ours)):
         choose = lambda x, y: np.atleast_2d(distance(x, y))[g]  # noqa: B023, E731
         np.testing.assert_allclose(one, np.abs(loop(*AT, choose)[0]), atol=1e-12)
-
-
-@pytest.mark.slow
-def test_groups_as_kernel():
-    """The improper kernel 1(same group) gives errors within groups (L21 §4)."""
-    groups = RNG.integers(0, 3, N)
-    near, wide = (Neighbourhood(kernels.White(), UniformBins(b)) for b in (BINS, 1))
-    errors = lce(near, jnp.asarray(groups), *DATA[1:])
-    bins = intervals(CONFIDENCES)
-    for i in range(N):
-        same = (groups == groups[i]) & (bins == bins[i])
-        expected = abs(np.mean((CONFIDENCES - CORRECT)[same]))
-        np.testing.assert_allclose(errors[i], expected, atol=1e-13)
-    wide = local_errors(wide, jnp.asarray(groups), *DATA[1:])
-    np.testing.assert_allclose(wide.effective_size, np.bincount(groups)[groups], rtol=1e-12)
-    # Predictions may be features.
-    predictions = Categorical(np.stack([CONFIDENCES, 1 - CONFIDENCES], 1))
-    kernel = kernels.Exponential(0.1, distances.TotalVariation())
-    at = jax.tree.map(lambda leaf: leaf[:5], (predictions, CONFIDENCES))
-    near = Neighbourhood(kernel, estimators.EqualMassBins(3))
-    here = lce(near, predictions, *DATA[1:], at=at)
-    np.testing.assert_allclose(here, lce(near, predictions, *DATA[1:])[:5], rtol=1e-12)
 
 
 @pytest.mark.slow

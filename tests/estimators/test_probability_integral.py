@@ -31,12 +31,6 @@ def test_continuous_values_are_those_of_the_distribution_function(x64):
         np.testing.assert_array_equal(found, pit(predictions, Y.astype(dtype), jax.random.key(1)))
 
 
-def test_features_and_draws_change_nothing():
-    normal = d.Normal(np.zeros(6), np.ones(6))
-    for other in (d.with_features(normal, Y), d.monte_carlo(KEY, normal, 2)):
-        np.testing.assert_array_equal(pit(other, Y), pit(normal, Y))
-
-
 COUNTS, LEVELS = np.array([0, 1, 4]), np.array([0.1, 0.5])
 # Predictions, targets, and between which numbers their values are uniform. With the target, members
 # have m + 1 places, and ties take any of theirs; a target on a quantile is in both intervals.
@@ -167,22 +161,6 @@ def test_band_is_that_of_the_largest_standardised_difference(name):
     lower, upper = found.simultaneous_lower * scale, found.simultaneous_upper * scale
     np.testing.assert_allclose(upper, np.floor(n * probs + critical * deviation), atol=1.01)
     np.testing.assert_allclose(lower, np.ceil(n * probs - critical * deviation), atol=1.01)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 7, 60])
-@pytest.mark.parametrize("name", CURVES)
-def test_bands_hold_at_once(name, n):
-    """For uniform numbers with at least the probability that is asked for, for every n and B."""
-    runs, level = 4000, 0.8
-    values = jax.random.uniform(jax.random.key(7), (runs, n))
-    keys = jax.random.split(jax.random.key(8), runs)
-    options = {"num_draws": 19, "confidence_level": level}
-    is_outside = jax.vmap(lambda key, u: banded(name, key, u, **options).is_outside)(keys, values)
-    rate = np.mean(np.any(is_outside, 1))
-    assert rate <= 1 - level + 3 * np.sqrt(level * (1 - level) / runs)
-    if n == 60:  # the band is not wider than it has to be for counts, which have ties
-        assert rate > (1 - level) / 2
 
 
 def test_wrong_spread_is_outside():
