@@ -99,25 +99,6 @@ def test_probabilities_that_were_replaced_alone(family):
         )
 
 
-@pytest.mark.slow
-def test_derivatives_are_finite():
-    """Of the interval of the temperature, whose second derivatives passed through 1 / p²."""
-    random = np.random.default_rng(0)
-    log_odds = 80 * random.normal(size=40)
-    targets = (log_odds / 40 + random.logistic(size=40) > 0).astype(int)
-    small = np.exp(-np.logaddexp(0, [log_odds, -log_odds])).T
-    logits = np.stack([0 * log_odds, log_odds], 1)
-    with jax.enable_x64(False):
-        found = recalibration.temperature_interval(distributions.Categorical(small), targets)
-        by_logits = distributions.CategoricalLogits(logits)
-        expected = recalibration.temperature_interval(by_logits, targets)
-    np.testing.assert_allclose(
-        [found.low, found.estimate, found.high],
-        [expected.low, expected.estimate, expected.high],
-        rtol=1e-4,
-    )
-
-
 def test_impossible_outcomes_are_infinite():
     with jax.enable_x64(False):
         for predictions, label in (

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import estimators, hypothesis_tests
+from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
 from calibjax.kernels import Constant, Fisher, NormalScore, PearsonResidual, TensorProduct
 from calibjax.kernels.expectations import centered_kernel, diagonal_expectation
 from calibjax.kernels.residuals import SHAPES, Shape, informed
 from calibjax.recalibration import AffineScaling, HistogramBinning, PlattScaling, TemperatureScaling
 
-KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 PROBS, LABELS = RNG.dirichlet(np.ones(4), 30), RNG.integers(0, 4, 30)
 LOGS, OWN = np.log(PROBS), np.log(PROBS)[np.arange(30), LABELS]
@@ -116,23 +115,6 @@ def test_shapes():
     moved = Shape().residual(Normal(jnp.array(3e7), jnp.array(1e7)), 5e7)
     np.testing.assert_allclose(moved, Shape().residual(standard, 2.0), rtol=1e-12)
     assert diagonal_expectation(NormalScore(Shape()), standard) == 1
-
-
-def test_rao_statistic():
-    """n SKCE_b is Sᵀ (n I)⁻¹ S, for the intercept and the slope of the log-odds."""
-    p, y = PROBS[:, 0], LABELS % 2
-    log_odds = np.log(p) - np.log1p(-p)
-    design = np.stack([log_odds, np.ones(30)], 1)
-    total = design.T @ (y - p)
-    expected = total @ np.linalg.solve(design.T @ (design * (p * (1 - p))[:, None]), total)
-    kernel = TensorProduct(Constant(), Fisher(PlattScaling()))
-    predictions = Bernoulli(jnp.asarray(p))
-    found = estimators.skce_biased(kernel, predictions, jnp.asarray(y))
-    np.testing.assert_allclose(30 * found, expected, rtol=1e-10)
-    test = hypothesis_tests.exact_skce_test(
-        KEY, kernel, predictions, jnp.asarray(y), num_draws=19, statistic="biased"
-    )
-    np.testing.assert_allclose(30 * test.statistic, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
