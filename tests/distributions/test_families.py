@@ -12,48 +12,34 @@ ONE = [0.7, 1.0, 4.5, 60.0]
 TWO = [0.4, 2.0, 1.3, 3.0]
 LOC = [0.3, -1.0, 2.0, 0.25]
 HIGH = [0.7, 1.0, 3.3, 3.25]
-# ours and SciPy's arguments, [4] each, and points of the support
+# Ours, arguments of four distributions, SciPy's as a function of them, and points of the support.
+NUMBERS, POSITIVE = [-3.0, 0.4, 2.5, 9.0], [0.01, 0.4, 2.5, 9.0]
 FAMILIES = {
-    "Normal": (d.Normal, (LOC, TWO), stats.norm, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
-    "Laplace": (d.Laplace, (LOC, TWO), stats.laplace, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
-    "Beta": (d.Beta, (ONE, TWO), stats.beta, (ONE, TWO), [0.01, 0.4, 0.8, 0.97]),
-    "Poisson": (d.Poisson, (ONE,), stats.poisson, (ONE,), [0, 3, 1, 50]),
-    "StudentT": (d.StudentT, (ONE, LOC, TWO), stats.t, (ONE, LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
-    "Logistic": (d.Logistic, (LOC, TWO), stats.logistic, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
+    "Normal": (d.Normal, (LOC, TWO), stats.norm, NUMBERS),
+    "Laplace": (d.Laplace, (LOC, TWO), stats.laplace, NUMBERS),
+    "Beta": (d.Beta, (ONE, TWO), stats.beta, [0.01, 0.4, 0.8, 0.97]),
+    "Poisson": (d.Poisson, (ONE,), stats.poisson, [0, 3, 1, 50]),
+    "StudentT": (d.StudentT, (ONE, LOC, TWO), stats.t, NUMBERS),
+    "Logistic": (d.Logistic, (LOC, TWO), stats.logistic, NUMBERS),
     "LogNormal": (
-        d.LogNormal,
-        (LOC, TWO),
-        lambda loc, scale: stats.lognorm(scale, scale=np.exp(loc)),
-        (LOC, TWO),
-        [0.01, 0.4, 2.5, 9.0],
+        *(d.LogNormal, (LOC, TWO)),
+        *(lambda loc, scale: stats.lognorm(scale, scale=np.exp(loc)), POSITIVE),
     ),
     "Gamma": (
-        d.Gamma,
-        (ONE, TWO),
-        lambda shape, rate: stats.gamma(shape, scale=1 / np.asarray(rate)),
-        (ONE, TWO),
-        [0.01, 0.4, 2.5, 20.0],
+        *(d.Gamma, (ONE, TWO)),
+        *(lambda shape, rate: stats.gamma(shape, scale=1 / np.asarray(rate)), POSITIVE),
     ),
     "Uniform": (
-        d.Uniform,
-        (LOC, HIGH),
-        lambda low, high: stats.uniform(low, np.subtract(high, low)),
-        (LOC, HIGH),
-        [0.35, 0.9, 2.2, 2.5],
+        *(d.Uniform, (LOC, HIGH)),
+        *(lambda low, high: stats.uniform(low, np.subtract(high, low)), [0.35, 0.9, 2.2, 2.5]),
     ),
     "GeneralizedNormal": (
-        d.GeneralizedNormal,
-        (LOC, TWO, ONE),
-        lambda loc, scale, power: stats.gennorm(power, loc, scale),
-        (LOC, TWO, ONE),
-        [0.5, -1.5, 3.0, 2.9],
+        *(d.GeneralizedNormal, (LOC, TWO, ONE)),
+        *(lambda loc, scale, power: stats.gennorm(power, loc, scale), [0.5, -1.5, 3.0, 2.9]),
     ),
     "NegativeBinomial": (
-        d.NegativeBinomial,
-        (TWO, ONE),
-        lambda mean, k: stats.nbinom(k, np.divide(k, np.add(mean, k))),
-        (TWO, ONE),
-        [0, 3, 1, 12],
+        *(d.NegativeBinomial, (TWO, ONE)),
+        *(lambda mean, k: stats.nbinom(k, np.divide(k, np.add(mean, k))), [0, 3, 1, 12]),
     ),
 }
 DISCRETE = "NegativeBinomial", "Poisson"
@@ -61,9 +47,9 @@ OTHERS = [x for x in FAMILIES if x not in ("Beta", "Poisson")]  # that SciPy kno
 
 
 def _both(name, dtype=np.float64):
-    ours, arguments, theirs, same, y = FAMILIES[name]
+    ours, arguments, theirs, y = FAMILIES[name]
     points = np.array(y, int if name in DISCRETE else dtype)
-    return ours(*(jnp.array(a, dtype) for a in arguments)), theirs(*same), points
+    return ours(*(jnp.array(a, dtype) for a in arguments)), theirs(*arguments), points
 
 
 @pytest.mark.parametrize("name", FAMILIES)

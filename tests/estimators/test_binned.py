@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators
+from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators.kernel import mmce
+from calibjax.lenses import OneVersusRest
+from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, groups_of, random_data
 
 ECE = functools.partial(estimators.ece, notion="canonical")
@@ -188,3 +191,50 @@ def test_subclasses_of_binnings_need_not_be_records():
     p, y = Categorical(jnp.array([[0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])), jnp.array([1, 0, 0])
     values = [estimators.ece(p, y, binning=bins(3)) for bins in (_OwnBins, estimators.UniformBins)]
     np.testing.assert_allclose(*values)
+
+
+def labelled(n=40, m=5, seed=0, dtype=np.float64):
+    predictions, targets, _ = oracles.categorical_data(n, m, seed, dtype)
+    return predictions, targets, np.array(predictions.probs), np.asarray(targets)
+
+
+def test_top_label():
+    """The first class where two are equally likely."""
+    _, targets, probs, labels = labelled()
+    probs[:3] = [0.1, 0.4, 0, 0.4, 0.1]
+    confidences, correct = estimators.top_label(Categorical(probs), targets)
+    assert isinstance(confidences, Bernoulli)
+    np.testing.assert_array_equal(confidences.probs, probs.max(1))
+    np.testing.assert_array_equal(correct, labels == probs.argmax(1))
+    assert 0 < correct.sum() < len(labels)
+
+
+def test_class_wise():
+    predictions, targets, probs, labels = labelled()
+    binary, is_class = estimators.class_wise(predictions, targets)
+    assert binary.probs.shape == is_class.shape == (5, 40)
+    for c in range(5):
+        np.testing.assert_array_equal(binary.probs[c], probs[:, c])
+        np.testing.assert_array_equal(is_class[c], labels == c)
+        one, is_one = OneVersusRest(c)(predictions, targets)
+        np.testing.assert_array_equal(one.probs, probs[:, c])
+        np.testing.assert_array_equal(is_one, labels == c)
+
+
+def test_gradient_of_the_mmce_of_perfect_confidences():
+    """The root has an infinite slope at zero, its argument slope zero: 0 by convention, not NaN."""
+    perfect = jax.grad(mmce, argnums=1)(
+        kernels.Exponential(0.4), jnp.array([1.0, 0.0]), jnp.array([1, 0])
+    )
+    np.testing.assert_array_equal(perfect, 0)
+
+
+def test_a_bernoulli_is_an_array_of_confidences():
+    confidences = Bernoulli(jnp.array([0.25, 0.75]))
+    assert np.asarray(confidences).tolist() == [0.25, 0.75]
+    assert np.array(confidences, dtype=np.float32).dtype == np.float32
+    assert jnp.max(confidences) == 0.75
+    # Wrapped once more by accident, it is what it was.
+    targets = jnp.array([0, 1])
+    binning = estimators.UniformBins(2)
+    assert estimators.ece(Bernoulli(confidences), targets, binning=binning) == 0.25

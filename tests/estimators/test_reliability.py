@@ -135,30 +135,6 @@ def test_regression_of_all_points():
     assert not (curve.pointwise_lower < curve.simultaneous_lower).all()
 
 
-def test_bands_from_regressions_of_redraws():
-    """Bands by NumPy from regressions by scikit-learn of binomial groups."""
-    probs = np.repeat([0.2, 0.5, 0.9], 30)
-    labels = np.arange(90) % 2
-    curve = estimators.isotonic_curve(
-        KEY, d.Bernoulli(probs), labels, num_draws=1999, max_points=90
-    )
-    generator = np.random.default_rng(1)
-    counts = generator.binomial(30, [[0.2, 0.5, 0.9]], (4000, 3)) / 30
-    regressions = np.stack(
-        [IsotonicRegression().fit(range(3), c).predict(range(3)) for c in counts]
-    )
-    middle = np.array([15, 45, 75])
-    expected = np.quantile(regressions, [0.05, 0.95], 0)
-    found = np.stack([curve.pointwise_lower, curve.pointwise_upper])[:, middle]
-    np.testing.assert_allclose(found, expected, atol=1.01 / 30)  # one count
-    mean, spread = regressions.mean(0), regressions.std(0)
-    critical = np.quantile(np.abs((regressions - mean) / spread).max(1), 0.9)
-    np.testing.assert_allclose(
-        curve.simultaneous_upper[middle], np.minimum(mean + critical * spread, 1), atol=1.01 / 30
-    )
-    assert curve.is_outside.any()
-
-
 OF_NUMBERS = np.random.default_rng(1)
 NORMALS = d.Normal(OF_NUMBERS.normal(size=60).round(1), OF_NUMBERS.uniform(1, 2, 60))
 TARGETS = np.asarray(NORMALS.loc + NORMALS.scale * OF_NUMBERS.normal(size=60)).round(1)

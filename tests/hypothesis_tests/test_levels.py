@@ -352,7 +352,7 @@ curve, histogram = estimators.reliability_curve, estimators.pit_counts
 bins = {"binning": estimators.UniformBins(5), "max_bins": 5, "num_draws": 49}
 coverage = functools.partial(estimators.coverage_curve, kind="quantile", num_draws=39)
 for n in (16, 64):
-    for name, test, data, bounds in (
+    for name, run, data, bounds in (
         ("skce", exactly(NEAR, 99), normals(n), LEVEL),
         ("ranks", functools.partial(H.rank_histogram_test, num_draws=99), members(n, 4), LEVEL),
         ("local", in_places, labels(n), LEVEL),
@@ -363,7 +363,7 @@ for n in (16, 64):
     ):
         for has_weights in (True, False):
             label = f"{'' if has_weights else 'no '}weights, {name}, {n}"
-            ROWS[label] = Row(weighted(test, data, has_weights), bounds)
+            ROWS[label] = Row(weighted(run, data, has_weights), bounds)
 ROWS["weights, quantiles"] = Row(weighted(of_quantiles, quantiles), (0.03, 0.05))
 isotonic = functools.partial(band, estimators.isotonic_curve, num_draws=99)
 ROWS["isotonic"] = Row(of(isotonic, labels(60)), (0.06, 0.1))

@@ -61,7 +61,8 @@ def test_values_from_the_formulas():
         z = np.sqrt(2 * nu) * 2.5  # by the definition for every smoothness, with Bessel functions
         expected = 2 ** (1 - nu) / scipy.special.gamma(nu) * z**nu * scipy.special.kv(nu, z)
         np.testing.assert_allclose(kernel(x, y), expected, rtol=1e-13)
-    assert kernels.LabelKernel(jnp.arange(4.0).reshape(2, 2))(1, 0) == 2
+    of_labels = kernels.LabelKernel(jnp.arange(4.0).reshape(2, 2))
+    assert of_labels(1, 0) == of_labels(True, False) == 2
 
 
 def test_algebra():
