@@ -2,30 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from calibjax import distributions, estimators, kernels
-from calibjax.distances import TotalVariation
+from calibjax import distributions
 
 
-def test_logits_are_the_categorical_of_their_softmax():
-    probs = np.array([[0.1, 0.2, 0.3, 0.4], [0.25, 0.05, 0.5, 0.2]])
-    ours = distributions.CategoricalLogits(jnp.asarray(np.log(probs) + np.array([[3], [-700]])))
-    theirs = distributions.Categorical(jnp.asarray(probs))
-    labels = np.array([3, 0])
-
-    @jax.jit
-    def values(p):
-        key = jax.random.key(1)
-        first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], p) for i in range(2))
-        kernel = kernels.TensorProduct(kernels.Exponential(1.0, TotalVariation()), kernels.White())
-        value = estimators.calibration_kernel(kernel, first, 3, second, 0)
-        draws = distributions.sample_targets(key, p)
-        levels, outside = jnp.array([0.9, 0.9]), jnp.array([4, -1])
-        ours = p.class_probs, p.mean(), p.log_prob(labels), p.cdf(labels), p.icdf(levels)
-        return *ours, p.log_prob(outside), draws, value
-
-    for a, b in zip(values(ours), values(theirs)):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+def test_logits_far_apart():
     far = distributions.CategoricalLogits(np.float32([0, 2000]))
     log_prob, slopes = jax.jit(jax.value_and_grad(lambda p: p.log_prob(0)))(far)
     assert log_prob == -2000
@@ -65,3 +47,45 @@ def test_quantiles_at_levels_that_are_missing_are_missing(p):
     found = jax.jit(lambda p, level: p.icdf(level))(jax.tree.map(jnp.asarray, p), np.nan)
     missing = np.nan if found.dtype.kind == "f" else np.iinfo(found.dtype).min
     np.testing.assert_array_equal(found, missing)
+
+
+def test_quantiles_of_discrete_components_are_the_smallest_values_reached():
+    probs = np.array([[0.0, 0.5, 0.3, 0.2], [0.1, 0.0, 0.0, 0.9]])
+    p = distributions.Mixture(
+        jnp.array([0.25, 0.75]), distributions.Categorical(jnp.asarray(probs))
+    )
+    mixed = np.array([0.25, 0.75]) @ probs
+    np.testing.assert_allclose(p.class_probs, mixed, rtol=1e-14)
+    for level in (0.01, 0.07, 0.08, 0.2, 0.201, 0.25, 0.3, 0.99):
+        assert p.icdf(level) == np.argmax(mixed.cumsum() >= level)
+
+
+def test_draws_follow_the_mixture():
+    weights, loc, scale = np.array([[0.5, 0.0, 0.2, 0.3], [-3, 50, 0.5, 4], [0.7, 1, 2, 0.1]])
+    p = distributions.Mixture(weights, distributions.Normal(loc, scale))
+    batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (20_000, *x.shape)), p)
+    draws = distributions.sample_targets(jax.random.key(0), batch)
+    cdf = lambda y: stats.norm(loc, scale).cdf(np.asarray(y)[:, None]) @ weights  # noqa: E731
+    assert stats.kstest(draws, cdf).pvalue > 1e-3
+
+
+def test_derivatives_of_the_log_density_by_a_weight_of_zero():
+    """f_k / f minus one, since the weights are divided by their sum; one-sided differences."""
+    parts, y, weights = (
+        distributions.Normal(jnp.arange(3.0), jnp.ones(3)),
+        0.3,
+        jnp.array([0.0, 0.5, 0.5]),
+    )
+
+    def log_density(weights):
+        return distributions.Mixture(weights, parts).log_prob(y)
+
+    densities = np.exp(-0.5 * (y - np.arange(3)) ** 2)
+    expected = densities / densities[1:].mean() - 1
+    np.testing.assert_allclose(jax.grad(log_density)(weights), expected, rtol=1e-12)
+    h = 1e-6
+    change = (log_density(weights.at[0].set(h)) - log_density(weights)) / h
+    np.testing.assert_allclose(change, expected[0], rtol=1e-5)
+    parts = distributions.Normal(jnp.array([1e3, 0, 1]), jnp.ones(3))
+    far = distributions.Mixture(weights, parts).log_prob(1e3)
+    np.testing.assert_allclose(far, np.log(0.5) - 0.5 * 999**2 - 0.5 * np.log(2 * np.pi))

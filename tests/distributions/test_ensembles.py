@@ -7,6 +7,7 @@ import pytest
 
 from calibjax import distributions, hypothesis_tests, record, scores
 from calibjax.distributions import Distribution, constraints, parameter
+from calibjax.distributions.base import draw_each
 
 KEY = jax.random.key(0)
 VALUES = np.array([3.0, -1.0, 2.0, 2.0, 5.0])
@@ -58,14 +59,6 @@ def test_rows_of_one_index_may_be_rounded_differently():
 
 QUANTILE_LEVELS = np.array([0.1, 0.5, 0.9])
 CROSSING = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 1.0, 1.0], [0.0, 2.0, 1.0]])
-
-
-def test_sorted_quantiles():
-    forecast = distributions.Quantiles.sorted(QUANTILE_LEVELS, CROSSING)
-    np.testing.assert_array_equal(forecast.values, np.sort(CROSSING, 1))
-    np.testing.assert_array_equal(forecast.levels, QUANTILE_LEVELS)
-    assert forecast.values.dtype == np.float64
-    np.testing.assert_array_equal(forecast.values[0], CROSSING[0])  # where none cross
 
 
 @pytest.mark.parametrize("convert", [np.asarray, jnp.asarray, np.ndarray.tolist])
@@ -131,3 +124,57 @@ def test_missing_statistics_are_said():
         hypothesis_tests.exact_test(
             KEY, lambda p, y: jnp.mean(jnp.log(y)), Leaving(jnp.ones(30)), Y, num_draws=9
         )
+
+
+N = 20_000
+
+
+@pytest.mark.parametrize(
+    ("predictions", "expected"),
+    [
+        (distributions.Bernoulli(np.full(N, 0.3)), [0.7, 0.3]),
+        (distributions.Categorical(np.tile([0.2, 0.0, 0.8], (N, 1))), [0.2, 0.0, 0.8]),
+        (distributions.CategoricalLogits(np.zeros((N, 4))), [0.25] * 4),
+    ],
+    ids=["binary", "classes", "logits"],
+)
+def test_batches_of_labels(predictions, expected):
+    labels = distributions.sample_targets(jax.random.key(6), predictions)
+    shares = np.bincount(labels, minlength=len(expected)) / N
+    errors = np.sqrt(np.multiply(expected, 1 - np.asarray(expected)) / N)
+    np.testing.assert_array_less(np.abs(shares - expected), 3.5 * errors + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        distributions.Normal(np.zeros(200), np.ones(200)),
+        distributions.Categorical(np.full((200, 4), 0.25)),
+    ],
+    ids=["numbers", "labels"],
+)
+def test_one_key_for_a_batch(predictions):
+    """A user's own code may call `sample` of a batch: its draws are independent."""
+    draws = np.asarray(predictions.sample(jax.random.key(0)))
+    assert draws.shape == (200,)
+    assert len(set(draws.tolist())) >= 4
+
+
+@pytest.mark.parametrize("family", ["Normal", "Laplace", "Logistic", "LogNormal", "Uniform"])
+def test_the_smallest_number_is_possible(family):
+    """A key whose bits are all zero has a level of 0, of which inverse functions make −∞."""
+    keys = jax.random.wrap_key_data(jnp.zeros((1, 2), jnp.uint32))
+    one = getattr(distributions, family)(np.ones(1), np.full(1, 2.0))
+    assert np.isfinite(draw_each(keys, one)).all()
+
+
+def test_draws_of_a_subclass_are_its_own():
+    @record
+    class Rounded(distributions.Normal):
+        def sample(self, key):
+            return jnp.round(super().sample(key))
+
+    batch = Rounded(np.zeros(50), np.full(50, 3.0))
+    draws = np.asarray(distributions.sample_targets(jax.random.key(0), batch))
+    np.testing.assert_array_equal(draws, np.round(draws))
+    assert len(set(draws)) > 5

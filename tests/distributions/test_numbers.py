@@ -83,13 +83,12 @@ def test_draws_without_weights_have_an_exact_mean():
     np.testing.assert_allclose(p.variance(), values.astype(float).var(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("family", [d.Gamma, d.Beta])
-def test_stein_kernel_of_targets_that_were_rounded_to_the_end(family):
+def test_stein_kernel_of_targets_that_were_rounded_to_the_end():
     """The limit of numbers close to zero, where slopes of the log-density overflow."""
     from calibjax import estimators, kernels
 
     kernel = kernels.TensorProduct(kernels.Constant(1.0), kernels.Stein())
-    p = family(jnp.array([0.5, 0.5, 2.0], np.float32), jnp.array([1.0, 2.0, 1.0], np.float32))
+    p = d.Gamma(jnp.array([0.5, 0.5, 2.0], np.float32), jnp.array([1.0, 2.0, 1.0], np.float32))
     value = jax.jit(lambda y: estimators.skce(kernel, p, y))
     expected = value(jnp.array([1e-10, 0.5, 0.25], np.float32))
     for y in (0.0, 1e-38, 1e-30, 1e-20):

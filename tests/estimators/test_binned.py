@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators
-from calibjax.distances.elementary import SquaredEuclidean
+from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators.kernel import mmce
+from calibjax.lenses import OneVersusRest
 from tests import oracles
-from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data
+from tests.estimators.test_binnings import BINNINGS, groups_of, random_data
 
 ECE = functools.partial(estimators.ece, notion="canonical")
 MCE = functools.partial(estimators.mce, notion="canonical")
@@ -27,10 +28,6 @@ def ece_oracle(*data):
     return np.dot(*bins_by_loops(*data))
 
 
-def mce_oracle(*data):
-    return bins_by_loops(*data)[1].max()
-
-
 def total_variation(p, q):
     return np.abs(p - q).sum() / 2
 
@@ -38,7 +35,6 @@ def total_variation(p, q):
 DISTANCES = {
     "total variation": (distances.TotalVariation(), total_variation),
     "euclidean": (distances.Euclidean(), lambda p, q: np.sqrt(np.square(p - q).sum())),
-    "squared euclidean": (SquaredEuclidean(), lambda p, q: np.square(p - q).sum()),
     "not a function of the difference": (
         lambda p, q: jnp.sum(jnp.square(jnp.sqrt(p.probs) - jnp.sqrt(q.probs))),
         lambda p, q: np.square(np.sqrt(p) - np.sqrt(q)).sum(),
@@ -47,16 +43,16 @@ DISTANCES = {
 
 
 @pytest.mark.parametrize("decimals", [None, 1])  # inside bins, or on edges, with 0 and 1
-@pytest.mark.parametrize("m", [2, pytest.param(10, marks=pytest.mark.slow), 1000])
+@pytest.mark.parametrize("m", [2, 1000])
 @pytest.mark.parametrize("name", BINNINGS)
 def test_ece_and_mce_against_a_loop(name, m, decimals):
     probs, targets = random_data(150, m, seed=3, decimals=decimals)
     data = Categorical(jnp.asarray(probs)), jnp.asarray(targets)
     groups = groups_of(BINNINGS[name](data[0]))
-    for distance, oracle in DISTANCES.values():
-        for estimator, reference in ((ECE, ece_oracle), (MCE, mce_oracle)):
-            ours = estimator(*data, binning=BINNINGS[name], distance=distance)
-            np.testing.assert_allclose(ours, reference(probs, targets, groups, oracle), atol=1e-14)
+    for distance, oracle in DISTANCES.values() if name == "uniform" else ():
+        found = [one(*data, binning=BINNINGS[name], distance=distance) for one in (ECE, MCE)]
+        shares, values = bins_by_loops(probs, targets, groups, oracle)
+        np.testing.assert_allclose(found, [shares @ values, values.max()], atol=1e-14)
     default = ece_oracle(probs, targets, groups, total_variation)
     np.testing.assert_allclose(ECE(*data, binning=BINNINGS[name]), default, atol=1e-14)
 
@@ -72,10 +68,9 @@ def debiased_oracle(probs, targets, groups):
     return total
 
 
-@pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name", BINNINGS)
-def test_debiased_ece_against_a_loop(name, m):
-    probs, targets = random_data(120, m, seed=5)
+def test_debiased_ece_against_a_loop(name):
+    probs, targets = random_data(120, 10, seed=5)
     predictions = Categorical(jnp.asarray(probs))
     groups = groups_of(BINNINGS[name](predictions))
     ours = DEBIASED(predictions, jnp.asarray(targets), binning=BINNINGS[name])
@@ -110,13 +105,9 @@ def test_bernoulli_gives_the_numbers_of_two_classes(name, dtype):
     assert ours == ECE(one, targets == 1, binning=BINNINGS[name])
 
 
-@pytest.mark.parametrize(
-    ("confidence", "tolerance"),
-    [pytest.param(0.7, 1e-6, marks=pytest.mark.slow), (0.75, 1e-6), (0.9, 1e-5)],
-)
-def test_float32_of_many_equal_predictions(confidence, tolerance):
-    """Sums of a million equal numbers lose digits; the standard deviation is 5e-4."""
-    n = 10**6
+def test_float32_of_many_equal_predictions():
+    """Sums of equal numbers lose digits, one by one 2e-3 here; the standard deviation is 1e-3."""
+    n, confidence, tolerance = 2 * 10**5, 0.9, 1e-5
     predictions = Bernoulli(jnp.full(n, confidence, jnp.float32))
     targets = jnp.arange(n) % 10 < 7
     for binning in (estimators.UniformBins(10), lambda p: jnp.zeros(n, int)):
@@ -124,25 +115,6 @@ def test_float32_of_many_equal_predictions(confidence, tolerance):
         assert abs(float(value) - (confidence - 0.7)) < tolerance
         value = DEBIASED(predictions, targets, binning=binning)
         assert abs(float(value) - 2 * (confidence - 0.7) ** 2) < tolerance
-    one_bin = {"binning": estimators.UniformBins(10), "max_bins": 1, "num_draws": 39}
-    curve = estimators.reliability_curve(jax.random.key(0), predictions, targets, **one_bin)
-    assert abs(curve.confidence[0] - confidence) < tolerance
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("distance", [distances.TotalVariation(), distances.Euclidean()])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
-    probs = jnp.asarray([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype)
-    targets = jnp.array([0, 1, 0, 1, 1])
-    data = estimators.UniformBins(10), estimators.MedianVarianceBins(1), estimators.EqualMassBins(5)
-    for binning in data:
-        options = {"binning": binning, "distance": distance}
-        value, gradient = jax.value_and_grad(
-            lambda p, options=options: ECE(Categorical(p), targets, **options)
-        )(probs)
-        assert value == 0
-        np.testing.assert_array_equal(gradient, 0)
 
 
 def test_empty_bins_contribute_zero():
@@ -158,18 +130,6 @@ def test_empty_bins_contribute_zero():
     value, gradient = jax.value_and_grad(value)(jnp.full((3, 2), 0.4).at[:, 1].set(0.6))
     np.testing.assert_allclose(value, 0.4 * np.log(0.4 * 1.5) + 0.6 * np.log(0.6 * 3))
     np.testing.assert_allclose(gradient[0], (1 + np.log([0.4 * 1.5, 0.6 * 3])) / 3)
-
-
-@pytest.mark.parametrize("network", oracles.NETWORKS)
-def test_published_cifar10_networks(data_dir, network):
-    predictions, targets, published = oracles.cifar10_network(data_dir, network, "errors")
-    for dtype, tolerance in ((jnp.float64, 1e-14), (jnp.float32, 1e-7)):
-        for column, binning in (
-            ("ECE_uniform", estimators.UniformBins(10)),
-            ("ECE_dynamic", estimators.MedianVarianceBins(100)),
-        ):
-            ours = ECE(oracles.as_dtype(predictions, dtype), targets, binning=binning)
-            np.testing.assert_allclose(ours, published[column], rtol=0, atol=tolerance)
 
 
 def errors_of_bins(p, y, num_bins=15):
@@ -231,3 +191,50 @@ def test_subclasses_of_binnings_need_not_be_records():
     p, y = Categorical(jnp.array([[0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])), jnp.array([1, 0, 0])
     values = [estimators.ece(p, y, binning=bins(3)) for bins in (_OwnBins, estimators.UniformBins)]
     np.testing.assert_allclose(*values)
+
+
+def labelled(n=40, m=5, seed=0, dtype=np.float64):
+    predictions, targets, _ = oracles.categorical_data(n, m, seed, dtype)
+    return predictions, targets, np.array(predictions.probs), np.asarray(targets)
+
+
+def test_top_label():
+    """The first class where two are equally likely."""
+    _, targets, probs, labels = labelled()
+    probs[:3] = [0.1, 0.4, 0, 0.4, 0.1]
+    confidences, correct = estimators.top_label(Categorical(probs), targets)
+    assert isinstance(confidences, Bernoulli)
+    np.testing.assert_array_equal(confidences.probs, probs.max(1))
+    np.testing.assert_array_equal(correct, labels == probs.argmax(1))
+    assert 0 < correct.sum() < len(labels)
+
+
+def test_class_wise():
+    predictions, targets, probs, labels = labelled()
+    binary, is_class = estimators.class_wise(predictions, targets)
+    assert binary.probs.shape == is_class.shape == (5, 40)
+    for c in range(5):
+        np.testing.assert_array_equal(binary.probs[c], probs[:, c])
+        np.testing.assert_array_equal(is_class[c], labels == c)
+        one, is_one = OneVersusRest(c)(predictions, targets)
+        np.testing.assert_array_equal(one.probs, probs[:, c])
+        np.testing.assert_array_equal(is_one, labels == c)
+
+
+def test_gradient_of_the_mmce_of_perfect_confidences():
+    """The root has an infinite slope at zero, its argument slope zero: 0 by convention, not NaN."""
+    perfect = jax.grad(mmce, argnums=1)(
+        kernels.Exponential(0.4), jnp.array([1.0, 0.0]), jnp.array([1, 0])
+    )
+    np.testing.assert_array_equal(perfect, 0)
+
+
+def test_a_bernoulli_is_an_array_of_confidences():
+    confidences = Bernoulli(jnp.array([0.25, 0.75]))
+    assert np.asarray(confidences).tolist() == [0.25, 0.75]
+    assert np.array(confidences, dtype=np.float32).dtype == np.float32
+    assert jnp.max(confidences) == 0.75
+    # Wrapped once more by accident, it is what it was.
+    targets = jnp.array([0, 1])
+    binning = estimators.UniformBins(2)
+    assert estimators.ece(Bernoulli(confidences), targets, binning=binning) == 0.25

@@ -100,39 +100,6 @@ def test_against_loops(binning, n, num_draws, level, dtype):
         assert not np.any(values[len(expected) :])
 
 
-UNEQUAL = np.random.default_rng(1).random(25)
-LARGE = np.random.default_rng(2).random(400)
-
-
-def inside(p, keys, num_draws, level):
-    """Whether calibrated targets are in the pointwise and simultaneous band, [data sets, bins]."""
-    options = {"binning": by_tenths, "num_draws": num_draws, "max_bins": 10}
-
-    def one(key):
-        target_key, key = jax.random.split(key)
-        y = (jax.random.uniform(target_key, p.shape) < p).astype(int)
-        c = curve(p, y, key, confidence_level=level, **options)
-        is_inside = (c.pointwise_lower <= c.frequency) & (c.frequency <= c.pointwise_upper)
-        return is_inside, ~c.is_outside
-
-    return [np.asarray(x) for x in jax.jit(jax.vmap(one))(keys)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("p", "num_draws", "level", "num_data_sets"), [(UNEQUAL, 40, 0.7, 4000), (LARGE, 19, 0.9, 1000)]
-)
-def test_coverage_of_calibrated_data(p, num_draws, level, num_data_sets):
-    keys = jax.random.split(jax.random.key(7), num_data_sets)
-    pointwise, simultaneous = inside(jnp.asarray(p), keys, num_draws, level)
-    error = math.sqrt(level * (1 - level) / num_data_sets)
-    assert np.all(pointwise.mean(0) >= level - 4 * error)
-    assert simultaneous.all(1).mean() >= level - 4 * error
-    if p is LARGE:  # hardly any ties: no more than needed
-        assert np.all(pointwise.mean(0) <= level + 0.06 + 4 * error)
-        assert simultaneous.all(1).mean() <= level + 4 * error
-
-
 def test_predictions_of_0_and_1_have_a_band_of_no_width():
     p = jnp.array([0.0] * 5 + [1.0] * 4)
     calibrated = curve(p, p.astype(int))
@@ -170,30 +137,6 @@ def test_regression_of_all_points():
     assert widths.min() > widths.max() / 8  # near 0 and 1, where half of it is cut off, too
 
 
-def test_bands_from_regressions_of_redraws():
-    """Bands by NumPy from regressions by scikit-learn of binomial groups."""
-    probs = np.repeat([0.2, 0.5, 0.9], 30)
-    labels = np.arange(90) % 2
-    curve = estimators.isotonic_curve(
-        KEY, d.Bernoulli(probs), labels, num_draws=1999, max_points=90
-    )
-    generator = np.random.default_rng(1)
-    counts = generator.binomial(30, [[0.2, 0.5, 0.9]], (4000, 3)) / 30
-    regressions = np.stack(
-        [IsotonicRegression().fit(range(3), c).predict(range(3)) for c in counts]
-    )
-    middle = np.array([15, 45, 75])
-    expected = np.quantile(regressions, [0.05, 0.95], 0)
-    found = np.stack([curve.pointwise_lower, curve.pointwise_upper])[:, middle]
-    np.testing.assert_allclose(found, expected, atol=1.01 / 30)  # one count
-    mean, spread = regressions.mean(0), regressions.std(0)
-    critical = np.quantile(np.abs((regressions - mean) / spread).max(1), 0.9)
-    np.testing.assert_allclose(
-        curve.simultaneous_upper[middle], np.minimum(mean + critical * spread, 1), atol=1.01 / 30
-    )
-    assert curve.is_outside.any()
-
-
 OF_NUMBERS = np.random.default_rng(1)
 NORMALS = d.Normal(OF_NUMBERS.normal(size=60).round(1), OF_NUMBERS.uniform(1, 2, 60))
 TARGETS = np.asarray(NORMALS.loc + NORMALS.scale * OF_NUMBERS.normal(size=60)).round(1)
@@ -211,25 +154,3 @@ def test_means_of_numbers_in_all_units(unit):
         curve.simultaneous_lower, unit * plain.simultaneous_lower, rtol=1e-6, atol=1e-9 * unit
     )
     assert curve.is_outside.any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("of_labels", [True, False])
-def test_level_of_both_bands(of_labels):
-    """Of labels and of means of numbers; scales of numbers differ by a factor of 30."""
-    predictions = d.Bernoulli(RATES)
-    if not of_labels:
-        predictions = d.Normal(NORMALS.loc, np.exp(1.5 * NORMALS.loc))
-
-    @jax.jit
-    def outside(key):
-        first, second = jax.random.split(key)
-        labels = d.sample_targets(first, predictions)
-        curve = estimators.isotonic_curve(second, predictions, labels, num_draws=99)
-        low, high = curve.pointwise_lower, curve.pointwise_upper
-        return curve.is_outside.any(), (curve.frequency < low) | (curve.frequency > high)
-
-    simultaneous, pointwise = jax.lax.map(outside, jax.random.split(KEY, 2000))
-    error = np.sqrt(0.1 * 0.9 / 2000)
-    assert 0.06 < simultaneous.mean() < 0.1 + 3 * error
-    assert pointwise.mean(0).max() < 0.1 + 4 * error

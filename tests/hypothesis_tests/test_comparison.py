@@ -115,11 +115,10 @@ def test_margin_by_loops(margin, unit):
         assert run(margin=huge * np.sqrt(unit)).pvalue < 1e-6
 
 
-@pytest.mark.parametrize("precision", [False, True])
-@pytest.mark.parametrize(("n", "probability"), [(50, 0.1), (64, 0.5), (100, 0.3)])
-def test_frequencies_as_predicted_are_the_best(n, probability, precision):
+@pytest.mark.parametrize(("n", "probability"), [(50, 0.1), (100, 0.3)])
+def test_frequencies_as_predicted_are_the_best(n, probability):
     """The SKCE is zero up to rounding; one label more or fewer is weaker evidence, or as weak."""
-    with jax.enable_x64(precision):
+    with jax.enable_x64(False):
         ones = round(n * probability) + np.arange(-1, 2)
         labels = (np.arange(n) < ones[:, None]).astype(int)
         of = lambda p, y: skce_margin_test(  # noqa: E731
@@ -221,17 +220,6 @@ def test_paired_t_test_of_scores(level):
     assert_allclose([found.low, found.high], expected.confidence_interval(level), rtol=1e-9)
     constant = of_values(np.full(60, 0.5))
     assert (constant.estimate, constant.pvalue) == (0.5, 1)  # since the scatter is unknown
-
-
-@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
-def test_scores_in_units(unit):
-    """A score in units of the targets: the p-value is the same in float32, too."""
-    models = [Normal(*(np.float32(unit * x) for x in (p.loc, p.scale))) for p in (BIASED, GOOD)]
-    found = score_difference(*models, np.float32(unit * TARGETS), score=scores.crps)
-    expected = score_difference(BIASED, GOOD, TARGETS, score=scores.crps)
-    assert found.estimate.dtype == jnp.float32
-    assert_allclose(found.estimate, unit * expected.estimate, rtol=1e-4)
-    assert_allclose(found.pvalue, expected.pvalue, rtol=1e-3)
 
 
 def test_scores_in_clusters_and_with_weights():

@@ -26,7 +26,6 @@ N = 40
 LOGITS = 1.5 * jax.random.normal(KEYS[0], (N,))
 BINARY = D.Bernoulli(jax.nn.sigmoid(LOGITS))
 LABELS = D.sample_targets(KEYS[1], D.Bernoulli(jax.nn.sigmoid(LOGITS / 2)))
-NORMAL = D.Normal(jnp.linspace(0, 1, N), jnp.full(N, 0.1))
 
 
 def composite(method, *data, key=KEYS[2], num_draws=5, **options):
@@ -202,26 +201,6 @@ def test_what_the_fit_makes_zero_has_no_say():
     assert test.pvalue == alone.pvalue
 
 
-def test_names_what_is_left():
-    """A shift that changes its sign is not repaired by another scale."""
-    wrong = NORMAL.loc + 0.15 * jnp.where(jnp.arange(N) < 20, 1, -1) + 0.1 * (LOGITS / 1.5)
-    groups = K.default_kernels(NORMAL)
-    few = {group: groups[group] for group in ("directions", "normal scores 2")}
-    found = composite(AffineScaling(), NORMAL, wrong, kernels=few, num_draws=999)
-    assert found.pvalue < 0.02
-    assert "shift by location" in str(found)
-    squares = dict(zip(found.components.kernel_names, found.components.squares, strict=True))
-    assert squares["directions, shift by location"]
-    assert not squares["normal scores 2, all predictions"]
-
-
-@pytest.mark.slow
-def test_a_fit_is_enough_for_predictions_with_features():
-    right = NORMAL.loc + 0.2 * (LOGITS / 1.5) + 0.1
-    carrying = D.with_features(NORMAL, NORMAL.loc)
-    assert composite(AffineScaling(), carrying, right, num_draws=99).pvalue > 0.05
-
-
 def test_redraws_without_a_fit_are_named():
     """Of seven samples, some outcomes are separated by a threshold."""
     predictions = D.Bernoulli(jnp.linspace(0.6, 0.9, 7))
@@ -229,12 +208,6 @@ def test_redraws_without_a_fit_are_named():
     kernel = K.TensorProduct(K.Exponential(0.5), K.PearsonResidual())
     with pytest.warns(UserWarning, match="PlattScaling could not be fitted to these"):
         composite(PlattScaling(), predictions, labels, kernels=kernel, num_draws=19)
-
-
-def test_weighted_members_are_not_exchangeable():
-    weighted = D.Ensemble(jnp.ones((N, 3)), jnp.full((N, 3), 1 / 3))
-    with pytest.raises(ValueError, match="predictions.weights: expected None"):
-        composite(AffineScaling(), weighted, jnp.ones(N))
 
 
 def test_normal_scores_are_those_of_the_kernels():

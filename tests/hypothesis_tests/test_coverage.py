@@ -36,12 +36,9 @@ def test_differences_are_those_of_counts():
         assert np.all(result.adjusted_pvalue[name] >= result.pvalue[name])
 
 
-def test_one_level_and_levels_of_each_sample():
+def test_levels_of_each_sample():
+    """Half of the samples have other levels, and the quantiles that belong to them."""
     y = LOC + RNG.normal(size=N)
-    one = coverage_test(KEY, forecast(VALUES[:, 2:3], [0.5]), y, num_draws=20)
-    assert one.estimate["central"].shape == (0,)
-    np.testing.assert_allclose(one.estimate["intervals"][0], one.estimate["levels"][0])
-    # Half of the samples have other levels, and the quantiles that belong to them.
     levels = np.where(np.arange(N)[:, None] < 40, [0.2, 0.8], [0.4, 0.6])
     values = LOC[:, None] + stats.norm.ppf(levels)
     result = coverage_test(KEY, forecast(values, levels), y, num_draws=20)

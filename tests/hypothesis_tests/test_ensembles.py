@@ -1,4 +1,3 @@
-import functools
 import itertools
 
 import jax
@@ -9,7 +8,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from calibjax import kernels as K
-from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
+from calibjax.distances import Wasserstein
 from calibjax.distributions import Ensemble, Poisson
 from calibjax.estimators import pit_values
 from calibjax.hypothesis_tests import (
@@ -19,7 +18,6 @@ from calibjax.hypothesis_tests import (
     pit_ks,
     rank_histogram_test,
 )
-from calibjax.kernels.stationary import PowerExponential
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -60,21 +58,6 @@ def test_against_all_choices():
     assert_allclose(test.estimate, 2.25 * found[0, 0], rtol=1e-8)
     expected = np.mean(biased >= biased[0] - 1e-12)
     assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1 / 4001
-
-
-def test_features_and_pairs_agree(monkeypatch):
-    values = jnp.asarray(RNG.normal(size=(6, 5)))
-    distance = MaximumMeanDiscrepancy(K.SquaredExponential(1.0))
-    kernel = K.TensorProduct(PowerExponential(1.0, 1.0, distance), K.SquaredExponential(2.0))
-
-    data = Ensemble(values[:, 1:]), values[:, 0]
-    test = functools.partial(ensemble_skce_test, KEY, kernel, *data, num_draws=19)
-    by_features = test()
-    monkeypatch.setattr("calibjax.operators.plan.prepare_features", lambda *args: None)
-    by_pairs = test()
-    assert_allclose(by_features.estimate, by_pairs.estimate, atol=1e-9)
-    for one, other in zip(*map(jax.tree.leaves, (by_features.components, by_pairs.components))):
-        assert_allclose(one, other, atol=1e-7)
 
 
 def test_exact_test_of_draws_points_here():

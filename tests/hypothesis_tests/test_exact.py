@@ -39,19 +39,12 @@ def test_null_distribution_by_enumeration(label_kernel):
     assert abs(float(test.pvalue) - exact) < 4 * error + 1 / 20_000
 
 
-CASES = [(name, jnp.float64) for name in oracles.CASE_NAMES] + [("normal-None", jnp.float32)]
-
-
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("categorical-5-label", jnp.float32),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES),
-    ],
+    "name", ["categorical-5-white", pytest.param("normal-None", marks=pytest.mark.slow)]
 )
-def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
+def test_equals_the_general_test_with_the_biased_statistic(name):
     """Matrix products, pairs under jit, and plain redraws of the statistic: one test."""
-    data = kernel, predictions, targets = oracles.as_dtype(oracles.cases()[name][:3], dtype)
+    data = kernel, predictions, targets = oracles.cases()[name][:3]
     test = functools.partial(exact_skce_test, KEY, num_draws=50, statistic="biased")
 
     @jax.jit
@@ -62,21 +55,11 @@ def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
     fast, others = test(*data), [plain(*data)]
     if name == "normal-None":  # has features only where its values are known
         others.append(jax.jit(test)(*data))
-    tolerance = {"rtol": 1e-10} if dtype == jnp.float64 else {"rtol": 2e-3, "atol": 1e-7}
     for other in others:
-        assert_allclose(fast.null_samples, other.null_samples, **tolerance)
-        assert_allclose(fast.statistic, other.statistic, **tolerance)
+        assert_allclose(fast.null_samples, other.null_samples, rtol=1e-10)
+        assert_allclose(fast.statistic, other.statistic, rtol=1e-10)
         assert_allclose(fast.pvalue, other.pvalue, atol=0.03)
-    assert_allclose(fast.estimate, estimators.skce(kernel, predictions, targets), **tolerance)
-    assert fast.null_samples.dtype == fast.pvalue.dtype == dtype
-
-
-def test_redraws_do_not_depend_on_the_targets():
-    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
-    one, two = (exact_skce_test(KEY, kernel, predictions, y) for y in (targets, (targets + 1) % 5))
-    for name in ("biased", "unbiased", "dispersion"):  # the omnibus statistic standardises them
-        draws = (getattr(test.components, name).null_samples for test in (one, two))
-        assert_allclose(*draws, rtol=1e-12)
+    assert_allclose(fast.estimate, estimators.skce(kernel, predictions, targets), rtol=1e-10)
 
 
 @pytest.mark.parametrize("test", [exact_test, consistency_test])
@@ -239,12 +222,3 @@ def test_power_is_that_of_tests_one_by_one():
     assert_allclose(error[1], np.sqrt(inside * (1 - inside) / 20), rtol=1e-6)
     with pytest.raises(ValueError, match="^num_draws: expected more: 18 never reject"):
         power_curve(KEY, OF_LABELS, simulate, [9], num_draws=18)
-
-
-def test_power_is_missing_if_a_pvalue_is():
-    def broken(key, n):
-        predictions, targets = simulate(key, n)
-        return jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), predictions), targets
-
-    _, power, _ = power_curve(KEY, OF_LABELS, broken, [9], num_data_sets=2, num_draws=19)
-    assert np.isnan(power).all()

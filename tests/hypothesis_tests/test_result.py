@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +7,7 @@ from calibjax import distributions, hypothesis_tests
 from calibjax.hypothesis_tests.components import adjusted_pvalues, simulated_pvalue
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from tests import oracles
-
-KEY = jax.random.key(0)
+from tests.hypothesis_tests.test_levels import three_statistics
 
 
 def test_pvalues():
@@ -25,42 +22,28 @@ def test_pvalues():
     assert jnp.isnan(simulated_pvalue(jnp.array(jnp.nan), null))
 
 
-def _bernoulli_test(key, num_draws=1000, successes=13, **options):
+def test_standard_error_is_never_zero():
+    weights, key = jnp.linspace(1, 2, 30), jax.random.key(0)
     predictions = distributions.Bernoulli(jnp.full(30, 0.3))
-    targets = jnp.asarray(np.arange(30) < successes).astype(int)
-    weights = jnp.linspace(1, 2, 30)
-    statistic = lambda p, y: jnp.sum(weights * y)  # noqa: E731
-    data = predictions, targets
-    return hypothesis_tests.exact_test(key, statistic, *data, num_draws=num_draws, **options)
-
-
-@pytest.mark.parametrize("successes", [0, 13, 30])
-def test_standard_error_is_never_zero(successes):
-    test = _bernoulli_test(KEY, 100, successes)
-    assert successes == 13 or test.pvalue in (1 / 101, 1)
-    p = np.clip(test.pvalue, 1 / 101, 1)
-    assert 0 < test.pvalue_standard_error < 0.05
-    if successes == 13:
-        np.testing.assert_allclose(test.pvalue_standard_error, np.sqrt(p * (1 - p) / 102))
-
-
-def _three_statistics(predictions, targets):
-    z = (targets - predictions.loc) / predictions.scale
-    return {"mean": jnp.abs(z.mean()), "largest": jnp.abs(z).max(), "square": 1e3 * jnp.mean(z**2)}
+    for successes in (0, 13, 30):
+        targets = (np.arange(30) < successes).astype(int)
+        statistic = lambda p, y: jnp.sum(weights * y)  # noqa: E731
+        test = hypothesis_tests.exact_test(key, statistic, predictions, targets, num_draws=100)
+        assert successes == 13 or test.pvalue in (1 / 101, 1)
+        assert 0 < test.pvalue_standard_error < 0.05
+        if successes == 13:
+            p = test.pvalue
+            np.testing.assert_allclose(test.pvalue_standard_error, np.sqrt(p * (1 - p) / 102))
 
 
 def test_several_statistics_share_the_redraws():
-    predictions, targets, _ = oracles.normal_data(10)
-    test = functools.partial(hypothesis_tests.exact_test, KEY)
-    names = ("mean", "largest", "square")
-
-    @jax.jit
-    def one_by_one(*data):
-        pick = lambda name: lambda p, y: _three_statistics(p, y)[name]  # noqa: E731
-        return {name: test(pick(name), *data) for name in names}
-
-    together = test(_three_statistics, predictions, targets)
-    for name, alone in one_by_one(predictions, targets).items():
+    data = oracles.normal_data(10)[:2]
+    test = jax.jit(
+        lambda f: hypothesis_tests.exact_test(jax.random.key(0), f, *data), static_argnums=0
+    )
+    together = test(three_statistics)
+    for name in together.pvalue:
+        alone = test(lambda p, y, name=name: three_statistics(p, y)[name])
         for attribute in ("null_samples", "statistic", "pvalue", "pvalue_standard_error"):
             values = getattr(together, attribute)[name], getattr(alone, attribute)
             np.testing.assert_allclose(*values, rtol=1e-12, atol=1e-15)
@@ -89,23 +72,12 @@ def test_constant_statistics_and_draws_that_are_no_numbers():
     both = adjusted_pvalues((jnp.array(1.0), jnp.array(0.1)), (draws, jnp.full(50, 0.1)))
     assert both[1] > both[0] >= alone[0]
     assert jnp.isfinite(both[0])
-    (clean,) = adjusted_pvalues((jnp.array(9.0),), (draws,))
-    (spoilt,) = adjusted_pvalues((jnp.array(9.0),), (draws.at[3].set(jnp.nan),))
-    np.testing.assert_allclose([clean, spoilt], [1 / 51, 2 / 51])
-
-
-def test_infinite_values_are_beyond_all_others():
-    draws = jnp.asarray(np.random.default_rng(0).normal(size=99))
-    other = jnp.asarray(np.random.default_rng(1).normal(size=99))
-    clean = adjusted_pvalues((jnp.array(3.5), jnp.array(0.0)), (draws, other))
-    spoilt = adjusted_pvalues((jnp.array(3.5), jnp.array(0.0)), (draws, other.at[3].set(jnp.inf)))
-    np.testing.assert_allclose(spoilt[0] - clean[0], 0.01, atol=1e-9)  # one more is as large
-    assert 0.2 < spoilt[1] < 1
-    infinite, finite = adjusted_pvalues((jnp.array(jnp.inf), jnp.array(0.0)), (draws, other))
-    assert infinite == 0.01
-    np.testing.assert_allclose(finite, clean[1], atol=0.05)
-    none = adjusted_pvalues((jnp.array(9.0), jnp.array(0.0)), (draws, jnp.full(99, jnp.nan)))
-    np.testing.assert_allclose(none, (1, 1))
+    for value in (jnp.nan, jnp.inf):
+        (spoilt,) = adjusted_pvalues((jnp.array(9.0),), (draws.at[3].set(value),))
+        np.testing.assert_allclose(spoilt, 2 / 51)
+    infinite, finite = adjusted_pvalues((jnp.array(jnp.inf), jnp.array(0.0)), (draws, draws))
+    np.testing.assert_allclose(infinite, 1 / 51)
+    assert 0.2 < finite < 1
 
 
 def test_a_few_large_draws_do_not_make_ties():

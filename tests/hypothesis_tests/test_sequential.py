@@ -127,20 +127,6 @@ def test_classes_against_loops():
     assert_allclose(result.log_wealths["temperature"], expected, rtol=1e-9, atol=1e-12)
 
 
-def test_biases_come_close_to_the_most_likely_ones():
-    probs = np.random.default_rng(0).dirichlet(np.ones(3), 4000)
-    truth = probs * [1.0, 2.0, 0.5]
-    truth /= truth.sum(1, keepdims=True)
-    labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
-    predictions = distributions.Categorical(probs)
-    for structure in ("bias", "diagonal"):
-        method = recalibration.MatrixScaling(structure=structure)
-        found = e_process(predictions, labels, bets={"m": method}).params["m"]
-        fitted = method.fit(predictions, labels)
-        assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
-        assert_allclose(found.slopes, fitted.slopes, atol=0.1)
-
-
 @pytest.mark.parametrize("horizon", [2, 3])
 def test_horizon(horizon):
     result = e_process(*NORMAL, bets=recalibration.AffineScaling(), horizon=horizon, forget=0.9)
@@ -174,11 +160,6 @@ FAMILIES = {
     "Gamma": (distributions.Gamma(SCALE + 1, SCALE), SCALE, None),
     "Poisson": (distributions.Poisson(2 * SCALE), np.arange(N) % 4, np.arange(60)),
     "Ensemble": (members(), np.round(Z, 1), None),
-    "MvNormal": (
-        distributions.MvNormal(np.stack([LOC, Z], 1), np.eye(2) + 0.5 * SCALE[:, None, None]),
-        np.stack([Z, LOC], 1),
-        None,
-    ),
     "Categorical": (*CLASSES, np.arange(M)),
     "Bernoulli": (distributions.Bernoulli(PROBS[:, 0]), CLASSES[1] % 2, np.arange(2)),
 }
@@ -203,12 +184,6 @@ def test_bets_are_fair(name):
         values = pool
         rows = distributions.Ensemble(np.stack([np.delete(pool, i) for i in range(6)]))
         weights = np.full(6, 1 / 6)
-    elif name == "MvNormal":
-        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-        weights = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
-        points = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
-        root = np.linalg.cholesky(np.asarray(last.cov[0]))
-        values = np.asarray(last.loc[0]) + points @ root.T
     elif support is None:
         nodes, weights = np.polynomial.legendre.leggauss(64)
         edges = np.arange(NUM_CELLS) / NUM_CELLS
@@ -224,10 +199,10 @@ def test_bets_are_fair(name):
     given = forecasts_of(rows, values)
     for key, bet in bets.items():
         ratios = jax.vmap(lambda new, b=bet, k=key: b.log_ratios(state.learned[k], past, new))
-        expected = weights @ np.exp(ratios(given))
+        found = np.exp(jax.jit(ratios)(given))
         tolerance = 1e-3 if support is None and name != "Ensemble" else 1e-9  # tails, of quadrature
-        assert_allclose(expected, 1, rtol=tolerance, err_msg=key)
-        assert np.ptp(np.exp(ratios(given))) > 1e-3, key
+        assert_allclose(weights @ found, 1, rtol=tolerance, err_msg=key)
+        assert np.ptp(found) > 1e-3, key
 
 
 def test_result():
@@ -279,15 +254,3 @@ def test_the_first_fit_is_to_eight_forecasts():
     wealth = e_process(*NORMAL, bets=bets).log_wealth
     assert_allclose(wealth[:8], 0)
     assert wealth[8] != 0
-
-
-def test_isotonic_maps_are_bets():
-    """Their params are as many as the forecasts that are kept."""
-    rng = np.random.default_rng(5)
-    probs = rng.uniform(size=80)
-    labels = (rng.uniform(size=80) < probs**3).astype(int)
-    bets = {"isotonic": recalibration.IsotonicRegression(smooth=False)}
-    found = e_process(distributions.Bernoulli(probs), labels, bets=bets)
-    assert found.log_wealth[-1] > 2
-    few = e_process(distributions.Bernoulli(probs[:6]), labels[:6], bets=bets)
-    assert np.isnan(jax.tree.leaves(few.params)[0]).all()

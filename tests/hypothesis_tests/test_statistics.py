@@ -30,15 +30,12 @@ def by_hand(name, p, y):
     """The statistics as loops from their formulas."""
     x = np.log(p / (1 - p))
     if name == "spiegelhalter":
-        z = sum((yi - pi) * (1 - 2 * pi) for pi, yi in zip(p, y, strict=True))
-        return abs(z) / np.sqrt(sum((1 - 2 * pi) ** 2 * pi * (1 - pi) for pi in p))
+        return abs((y - p) @ (1 - 2 * p)) / np.sqrt((1 - 2 * p) ** 2 @ (p * (1 - p)))
     if name == "hosmer_lemeshow":
-        groups = [10 * sum(p < pi) // len(p) for pi in p]
-        total = 0
-        for g in set(groups):
-            own = [i for i in range(len(p)) if groups[i] == g]
+        groups, total = 10 * np.sum(p < p[:, None], 1) // len(p), 0
+        for own in (groups == g for g in set(groups)):
             mean = np.mean(p[own])
-            total += (sum(y[own]) - sum(p[own])) ** 2 / (len(own) * mean * (1 - mean))
+            total += np.sum((y - p)[own]) ** 2 / (sum(own) * mean * (1 - mean))
         return total
     if name == "cox":
         design = np.stack([np.ones_like(x), x], 1)
@@ -53,10 +50,6 @@ def test_statistics_are_their_formulas(name):
     """Certain predictions that come true say nothing, others everything."""
     value = BINARY[name](distributions.Bernoulli(PROBS), LABELS)
     assert_allclose(value, by_hand(name, PROBS, LABELS), rtol=1e-10)
-    assert value.dtype == jnp.float64
-    single = BINARY[name](distributions.Bernoulli(PROBS.astype(np.float32)), LABELS)
-    assert single.dtype == jnp.float32
-    assert_allclose(single, value, rtol=2e-5)
     certain, options = np.array([0, 1, 0, 1]), {}
     if name == "hosmer_lemeshow":
         options = {"num_bins": 2}
@@ -207,11 +200,6 @@ def test_statistics_of_numbers(family, unit):
     assert_allclose(ks, np.sqrt(N) * expected.statistic, rtol=1e-9)
     assert_allclose(lr, ratio, rtol=1e-9)
     assert_allclose(pvalues, [expected.pvalue, scipy.stats.chi2(2).sf(lr)], rtol=1e-9)
-    single = ours(np.float32(unit * LOC), np.float32(unit * SCALE))
-    for name, value in found.items():
-        narrow = NUMBERS[name](single, np.float32(unit * TARGETS))
-        assert narrow.dtype == jnp.float32
-        assert_allclose(narrow, value, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -46,22 +46,6 @@ def test_estimates_by_features_and_by_pairs(estimator):
         np.testing.assert_allclose(function(kernel, PREDICTIONS, TARGETS), expected, rtol=1e-9)
 
 
-def test_exact_test_by_features_and_by_pairs():
-    probs = jnp.asarray(RNG.dirichlet(np.ones(3), 30))
-    labels = jnp.asarray(RNG.integers(0, 3, 30))
-    rough = K.Exponential(0.3, distances.TotalVariation())
-    kernel = K.TensorProduct(K.Nystrom(rough, Categorical(probs[:5])), K.White())
-    test = exact_skce_test(KEY, kernel, Categorical(probs), labels, num_draws=19)
-    estimate = estimators.skce(kernel, Categorical(probs), labels)
-    np.testing.assert_allclose(test.estimate, estimate, rtol=1e-9)
-    everything = K.TensorProduct(K.Nystrom(rough, Categorical(probs)), K.White())
-    one, other = (
-        exact_skce_test(KEY, k, Categorical(probs), labels, num_draws=19)
-        for k in (everything, K.TensorProduct(rough, K.White()))
-    )
-    np.testing.assert_allclose(one.null_samples, other.null_samples, rtol=1e-6)
-
-
 @pytest.mark.parametrize("n", [1, 7, 100])
 def test_feature_sums_in_blocks(n):
     x, weights = RNG.normal(size=(n, 2)), RNG.normal(size=(n, 3))

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import estimators, hypothesis_tests
+from calibjax import estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
 from calibjax.kernels import Constant, Fisher, NormalScore, PearsonResidual, TensorProduct
 from calibjax.kernels.expectations import centered_kernel, diagonal_expectation
-from calibjax.kernels.residuals import SHAPES, Shape, informed
+from calibjax.kernels.residuals import SHAPES, Regressor, Shape, informed
 from calibjax.recalibration import AffineScaling, HistogramBinning, PlattScaling, TemperatureScaling
 
-KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 PROBS, LABELS = RNG.dirichlet(np.ones(4), 30), RNG.integers(0, 4, 30)
 LOGS, OWN = np.log(PROBS), np.log(PROBS)[np.arange(30), LABELS]
@@ -118,26 +117,8 @@ def test_shapes():
     assert diagonal_expectation(NormalScore(Shape()), standard) == 1
 
 
-def test_rao_statistic():
-    """n SKCE_b is Sᵀ (n I)⁻¹ S, for the intercept and the slope of the log-odds."""
-    p, y = PROBS[:, 0], LABELS % 2
-    log_odds = np.log(p) - np.log1p(-p)
-    design = np.stack([log_odds, np.ones(30)], 1)
-    total = design.T @ (y - p)
-    expected = total @ np.linalg.solve(design.T @ (design * (p * (1 - p))[:, None]), total)
-    kernel = TensorProduct(Constant(), Fisher(PlattScaling()))
-    predictions = Bernoulli(jnp.asarray(p))
-    found = estimators.skce_biased(kernel, predictions, jnp.asarray(y))
-    np.testing.assert_allclose(30 * found, expected, rtol=1e-10)
-    test = hypothesis_tests.exact_skce_test(
-        KEY, kernel, predictions, jnp.asarray(y), num_draws=19, statistic="biased"
-    )
-    np.testing.assert_allclose(30 * test.statistic, expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_certain_predictions_have_finite_scores(dtype):
-    probs = jnp.asarray([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]], dtype)
+def test_certain_predictions_have_finite_scores():
+    probs = jnp.asarray([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]], jnp.float32)
     labels = jnp.array([0, 1])
 
     def total(probs):
@@ -145,11 +126,10 @@ def test_certain_predictions_have_finite_scores(dtype):
 
     assert np.isfinite(total(probs))
     assert np.isfinite(jax.grad(total)(probs)).all()
-    certain = Bernoulli(jnp.asarray([0.0, 1.0, 1.0], dtype))
+    certain = Bernoulli(jnp.asarray([0.0, 1.0, 1.0], jnp.float32))
     for method in (TemperatureScaling(), PlattScaling()):
         found = scores(Fisher(method), certain, jnp.array([1, 0, 1]))
         assert np.isfinite(found).all()
-        assert found.dtype == dtype
 
 
 def test_predictions_without_residuals_are_refused():
@@ -163,3 +143,26 @@ def test_predictions_without_residuals_are_refused():
             estimators.skce(TensorProduct(Constant(), kernel), predictions, targets)
     kernel = TensorProduct(Constant(), NormalScore(Fisher(AffineScaling())))
     assert np.isfinite(estimators.skce(kernel, Gamma(ones, ones), ones))
+
+
+@pytest.mark.parametrize("of", ["location", "log scale"])
+@pytest.mark.parametrize("unit", [1.0, 1e-7, 1e7])
+def test_against_numpy(of, unit):
+    values = LOC if of == "location" else np.log(SCALE)
+    x = (values - values.mean()) / values.std()
+    predictions = Normal(jnp.asarray(unit * LOC), jnp.asarray(unit * SCALE))
+    kernel = Regressor.among(predictions, of)
+    np.testing.assert_allclose(kernels.gram_matrix(kernel, predictions), np.outer(x, x), atol=1e-9)
+    np.testing.assert_allclose(kernel.factor(predictions)[:, 0], x, rtol=1e-8)
+
+
+def test_moments_and_equal_predictions():
+    gamma = Gamma(jnp.array([1.0, 2.0, 6.0]), jnp.array([2.0, 1.0, 3.0]))
+    means = np.array([0.5, 2.0, 2.0])
+    x = (means - means.mean()) / means.std()
+    found = Regressor.among(gamma, "location").factor(gamma)
+    np.testing.assert_allclose(found[:, 0], x, rtol=1e-9)
+    equal = Normal(jnp.zeros(4, np.float32), jnp.full(4, 0.1, np.float32))
+    found = kernels.gram_matrix(Regressor.among(equal, "log scale"), equal)
+    assert (np.asarray(found) == 0).all()
+    assert found.dtype == np.float32

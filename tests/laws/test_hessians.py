@@ -41,14 +41,14 @@ CURVES = {
 }
 
 
-def curve(call, equal):
-    """A number that is computed from the result of a call, as a function of a step t."""
+def data_of(call, equal):
+    """What is known of a call, kinds, starts with directions of what moves, and labels."""
     values = call.values(np.float64)
     generator = np.random.default_rng(zlib.crc32(call.name.encode()))
     kinds = {name: arg.kind for name, arg in call.arguments.items() if is_traced(arg)}
     if "weights" in call.takes - kinds.keys():
         kinds["weights"], values["weights"] = "weights", WEIGHTS
-    moved = {}
+    moving, labels = {}, {}
     for name, kind in kinds.items():
         has_pair = equal and kind in ARRAYS and len(values[name]) == N
         if has_pair:
@@ -60,27 +60,35 @@ def curve(call, equal):
             start = jnp.asarray(values.pop(name))
             if name.startswith("at_"):  # some test locations are those of samples
                 start = CURVES[kind](start, direction, 1.0)
-            moved[name] = CURVES[kind], start, direction
-
-    def at(step):
-        given = {name: path(x, u, step) for name, (path, x, u) in moved.items()}
-        leaves = jax.tree.leaves(call.function(**values, **given))
-        floats = [x for x in leaves if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
-        factors = [np.cos(np.arange(x.size)).reshape(x.shape) for x in map(jnp.asarray, floats)]
-        return sum(map(lambda x, c: jnp.sum(x * c), floats, factors), jnp.zeros(()))
-
-    return at if moved else None
+            moving[name] = start, direction
+        elif kind in ARRAYS:
+            labels[name] = values.pop(name)
+    return values, kinds, (moving, labels)
 
 
-@pytest.mark.parametrize("equal", [False, True], ids=["", "equal"])
-@pytest.mark.parametrize("call", some(0, CALLS))
-def test_hessians(call, equal):
-    if (function := curve(call, equal)) is None:
+@pytest.mark.parametrize("call", some(6, CALLS))
+def test_hessians(call):
+    known, kinds, arrays = data_of(call, equal=False)
+    if not arrays[0]:
         pytest.skip("takes nothing to differentiate")
-    slope = jax.jit(jax.grad(function))
-    hessian = jax.jit(jax.hessian(function))(0.0)
-    # Of fourth order: its error is some 1e-12 times the fifth derivative.
-    near, far = ((slope(k * STEP) - slope(-k * STEP)) / (2 * k * STEP) for k in (1.0, 2.0))
-    expected = (4 * near - far) / 3
-    assert np.isfinite(expected)
-    np.testing.assert_allclose(hessian, expected, rtol=1e-6, atol=1e-7)
+
+    @jax.jit
+    def both(step, moving, labels):
+        """First and second derivative of a number that is computed from the result."""
+
+        def number(step):
+            moved = {k: CURVES[kinds[k]](*path, step) for k, path in moving.items()}
+            leaves = jax.tree.leaves(call.function(**known, **labels, **moved))
+            floats = [x for x in leaves if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+            factors = [np.cos(np.arange(x.size)).reshape(x.shape) for x in map(jnp.asarray, floats)]
+            return sum(map(lambda x, c: jnp.sum(x * c), floats, factors), jnp.zeros(()))
+
+        return jax.jvp(jax.grad(number), (step,), (1.0,))
+
+    for data in (arrays, data_of(call, equal=True)[2]):
+        slopes = {k: both(k * STEP, *data)[0] for k in (-2.0, -1.0, 1.0, 2.0)}
+        # Of fourth order: its error is some 1e-12 times the fifth derivative.
+        near, far = ((slopes[k] - slopes[-k]) / (2 * k * STEP) for k in (1.0, 2.0))
+        expected = (4 * near - far) / 3
+        assert np.isfinite(expected)
+        np.testing.assert_allclose(both(0.0, *data)[1], expected, rtol=1e-6, atol=1e-7)

@@ -7,9 +7,11 @@ import pytest
 
 from calibjax import distances, estimators, hypothesis_tests, kernels, record
 from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax.hypothesis_tests.redraws import as_means, number_with_pairs
 from calibjax.operators.kernel_matrix import LowRank, OnLine, Operator, Tiled
-from calibjax.operators.plan import operator_of
+from calibjax.operators.plan import has_many_labels, operator_of, plan_of
 from calibjax.operators.tiles import length_of
+from tests import oracles
 
 KEY = jax.random.key(0)
 TV = distances.TotalVariation()
@@ -96,3 +98,28 @@ def test_traced_predictions_are_planned_by_type_alone():
     kind(Bernoulli(PROBS))
     jax.jit(kind)(Bernoulli(PROBS))
     assert kinds == [LowRank, Tiled]
+
+
+@pytest.mark.parametrize("weights", [None, RNG.uniform(0, 2, 64)], ids=["equal", "weights"])
+@pytest.mark.parametrize("target", [kernels.PearsonResidual(0.02), kernels.White()])
+def test_sums_by_label_against_all_pairs(target, weights):
+    """For so many classes that a redraw changes few entries of the residuals."""
+    n, random = 64, np.random.default_rng(0)
+    probs = random.dirichlet(np.full(80, 0.1), n)
+    predictions = Categorical(probs)
+    draws = np.array([[random.choice(80, p=p) for p in probs] for _ in range(3)])
+    near = kernels.Nystrom(kernels.Exponential(0.5, TV), predictions[:5])
+    products = [kernels.TensorProduct(k, target) for k in (near, kernels.Constant())]
+    used = None if weights is None else jax.numpy.asarray(weights)
+    plan = plan_of([(None, k) for k in products], predictions, draws[0])
+    assert has_many_labels(target, predictions)
+    n = float(number_with_pairs(predictions, used))
+    found = np.array(as_means(n, *plan.sums(predictions, draws, used)))
+    w = np.ones(64) if weights is None else weights * n / weights.sum()
+    for b, labels in enumerate(draws):
+        for k, kernel in enumerate(products):
+            h = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, labels))
+            h = h * w[:, None] * w
+            diagonal = np.trace(h)
+            expected = (h.sum() - diagonal) / (n * (n - 1)), diagonal / n
+            np.testing.assert_allclose(found[:, b, k], expected, rtol=1e-10)

