@@ -245,11 +245,11 @@ def aggregated_skce_test(
 
     Returns:
         The result. `statistic` is T, `estimate` the unbiased SKCE of each kernel, [K].
-        `adjusted_pvalue` contains the p-values of the kernels, in the containers of `kernels`, and
-        `group_pvalues` those of the groups. `components` has a last axis K;
-        `components.largest_kernel` and `components.largest_group` name the kernel with the largest
-        z and its group, `components.of_kernel(name)` are its components, and
-        `components.direction_of(name)` describes the error.
+        `adjusted_pvalue` contains the p-values of the kernels, in the containers of `kernels`; the
+        smallest one of a group is that of the group. `components` has a last axis K;
+        `components.largest_kernel` names the kernel with the largest z,
+        `components.of_kernel(name)` are its components, and `components.direction_of(name)`
+        describes the error.
 
     Raises:
         TypeError: if an argument is of the wrong kind.

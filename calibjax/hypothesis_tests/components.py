@@ -27,13 +27,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
 
-_FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = (
-    100,
-    250,
-    10,
-)  # draws to fit a tail; draws in it; exceedances that need no fit
-
-
 Array = TypeVar("Array", np.ndarray, jax.Array)
 
 
@@ -73,31 +66,6 @@ def simulated_pvalue(statistic: Any, null_samples: Any) -> Any:
     count = xp.sum(~(null_samples < statistic - tolerance(statistic, null_samples, xp)), 0)
     pvalue = (1 + count).astype(null_samples.dtype) / (null_samples.shape[0] + 1)
     return xp.where(xp.isnan(statistic), xp.nan, pvalue).astype(null_samples.dtype)
-
-
-@jax.jit
-def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
-    """`CalibrationTestResult.asymptotic_pvalue` of one statistic, of any shape."""
-    num_draws = null_samples.shape[0]
-    size = min(_TAIL_DRAWS, num_draws // 10)
-    if num_draws < _FEWEST_DRAWS:
-        return pvalue
-    largest = -jnp.sort(-null_samples, 0)[: size + 1]
-    start = (largest[size - 1] + largest[size]) / 2
-    beyond = largest[:size] - start
-    shape = (size, *[1] * (beyond.ndim - 1))
-    ranks = (jnp.arange(size).reshape(shape) + 0.5) / size  # 1 − F, from the largest
-    mean, weighted = jnp.mean(beyond, 0), jnp.mean(beyond * ranks, 0)
-    spread = jnp.where(mean > 2 * weighted, mean - 2 * weighted, 1)
-    tail = jnp.clip((mean - 4 * weighted) / spread, 0, 0.5)
-    scale = mean * (1 - tail)
-    units = jnp.maximum(statistic - start, 0) / jnp.where(scale > 0, scale, 1)
-    heavy = jnp.exp(-jnp.log1p(tail * units) / jnp.where(tail > 0, tail, 1))
-    beyond_start = jnp.where(tail > 0, heavy, jnp.exp(-units))
-    fitted = size / (num_draws + 1) * beyond_start
-    fitted = jnp.clip(fitted, 1 / (num_draws + 1) ** 2, pvalue)
-    is_known = (pvalue * (num_draws + 1) > _ENOUGH) | ~(scale > 0) | jnp.isnan(fitted)
-    return jnp.where(is_known, pvalue, fitted)
 
 
 def standardised(pool: Array, values: Array | None = None) -> Array:
@@ -301,7 +269,6 @@ class SKCEComponents:
             the square of a sum.
         direction_scores: for a family, signed errors of the targets in standard errors; zero for
             kernels without a direction, [K].
-        direction_pvalues: for a family, adjusted p-values of the biased SKCE alone, [K].
         directions: for a family, descriptions of positive and negative direction scores, and of
             positive and negative z of the dispersion, [K].
     """
@@ -314,7 +281,6 @@ class SKCEComponents:
     family: Any = dataclasses.field(default=None, metadata={"static": True})
     squares: tuple[bool, ...] = dataclasses.field(default=(), metadata={"static": True})
     direction_scores: jax.Array | None = None
-    direction_pvalues: jax.Array | None = None
     directions: tuple[Any, ...] = dataclasses.field(default=(), metadata={"static": True})
 
     @property
@@ -347,17 +313,6 @@ class SKCEComponents:
     def largest_kernel(self) -> str:
         """Name of the kernel with the largest z; the first in a tie."""
         return self.kernel_names[self._largest_of(range(len(self.kernel_names)))]
-
-    @property
-    def largest_group(self) -> str:
-        """Name of the group of the largest kernel."""
-        largest = self._largest_of(range(len(self.kernel_names)))
-        return next(name for name, places in self.groups.items() if largest in places)
-
-    def largest_kernel_of(self, group: str) -> str:
-        """Name of the kernel with the largest z of a group; the first in a tie."""
-        places = self.groups[checks.choice("group", group, tuple(self.groups))]
-        return self.kernel_names[self._largest_of(places)]
 
     @property
     def largest_direction(self) -> str:

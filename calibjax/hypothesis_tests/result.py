@@ -103,51 +103,6 @@ class CalibrationTestResult:
         return jax.tree.map(_standard_error, self.pvalue, self.null_samples)
 
     @property
-    def group_pvalues(self) -> dict[str, Any] | None:
-        """Adjusted p-value of each group of kernels, by name; None for other tests.
-
-        It is the smallest adjusted p-value of the kernels in the group. Under calibration the
-        probability that any group has one ≤ α is at most α.
-        """
-        if self.components is None or self.components.family is None:
-            return None
-        groups, pvalues = self.components.groups, jax.tree.leaves(self.adjusted_pvalue)
-        return dict(zip(groups, _smallest(tuple(groups.values()), pvalues), strict=True))
-
-    @property
-    def direction_pvalue(self) -> float | None:
-        """Adjusted p-value of `components.largest_direction`, if it is known, else None.
-
-        It tests the biased SKCE of this kernel alone, without the other components.
-        """
-        components = self.components
-        if components is None or components.family is None or not components.largest_direction:
-            return None
-        place = components.kernel_names.index(components.largest_direction)
-        return float(np.asarray(components.direction_pvalues)[place])
-
-    @property
-    def asymptotic_pvalue(self) -> PyTree:
-        """Approximate p-value, possibly below 1 / (B + 1), from a tail fitted to the draws.
-
-        It is None without draws, and `pvalue` if ten or more draws are as large as the statistic,
-        or B < 100. Otherwise a generalised Pareto distribution is fitted to the largest tenth of
-        the draws, at most 250, by probability-weighted moments. Its shape is kept in [0, 1/2]: a
-        tail with an end point would make p-values zero. It is at most `pvalue` and at least 1 / (B
-        + 1)², because B draws carry no information on smaller probabilities.
-
-        Unlike `pvalue` it is not exact: use it to compare models that are all rejected, not to
-        reject one. For a true p-value of 1e-4, its median from 999 draws is 5 times too large for
-        normal statistics, and 0.35 times as large for t₅.
-
-        References: Knijnenburg, Wessels, Reinders and Shmulevich (2009), Fewer permutations, more
-        accurate p-values; Hosking and Wallis (1987) for the moments.
-        """
-        if self.null_samples is None:
-            return None
-        return jax.tree.map(pools.tail_pvalue, self.statistic, self.pvalue, self.null_samples)
-
-    @property
     def null_size(self) -> PyTree:
         """Root mean square of the draws, else None.
 
@@ -190,12 +145,6 @@ class CalibrationTestResult:
             raise TypeError("result: expected concrete values, got traced ones")
         options = {"level": float(significance_level), "adjust": self.adjusted_pvalue is not None}
         return pools.critical_values(self.statistic, self.null_samples, **options)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _smallest(groups: tuple[tuple[int, ...], ...], pvalues: list[jax.Array]) -> list[jax.Array]:
-    """The smallest p-value of each group of kernels."""
-    return [functools.reduce(jnp.minimum, (pvalues[i] for i in places)) for places in groups]
 
 
 def _is_number(value: Any) -> bool:
@@ -273,37 +222,33 @@ def skce_result(
         result = simulated_result(pool[0], pool[1:], estimate, **options)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
-    combined, null_samples, adjusted, alone = _of_family(pool, components.biased.z, groups)
+    combined, null_samples, adjusted = _of_family(pool, groups)
     result = simulated_result(combined, null_samples, estimate, **options)
     tree = jax.tree.unflatten(components.family, adjusted)
-    components = dataclasses.replace(components, direction_pvalues=alone)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=1)
 def _of_family(
-    pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
-) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:
+    pool: jax.Array, groups: tuple[tuple[int, ...], ...]
+) -> tuple[jax.Array, jax.Array, list[jax.Array]]:
     """Soft maximum over groups, its draws [B], and the adjusted p-values of a pool [B + 1, K].
-
-    The last result holds adjusted p-values of the biased SKCE alone, [K].
 
     With the largest score of each of G groups, standardised over the pool to M_g, it is √(2 log
     (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0), which is at least the value of any kernel
     alone. For a single group it is the largest score.
     """
     largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
-    combined, observed = largest[:, 0], jnp.stack([pool[0], biased])
+    combined, observed = largest[:, 0], pool[0]
     if len(groups) > 1:
         # The maximum over many scores is larger than over a few, and may have a heavier tail.
         group_of = {place: g for g, places in enumerate(groups) for place in places}
         of_group = largest[:, np.array([group_of[place] for place in range(pool.shape[1])])]
-        observed = _soft(pools.standardised(of_group, observed)[..., None], len(groups))
+        observed = _soft(pools.standardised(of_group, observed)[:, None], len(groups))
         combined = _soft(pools.standardised(largest), len(groups))
-    adjusted = jax.vmap(pools.simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
+    adjusted = jax.vmap(pools.simulated_pvalue, (0, None))(observed, combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
-    of_kernels, alone = adjusted.reshape(observed.shape)
-    return combined[0], combined[1:], list(of_kernels), alone
+    return combined[0], combined[1:], list(adjusted)
 
 
 def _soft(scores: jax.Array, num_groups: int) -> jax.Array:

@@ -254,9 +254,8 @@ def test_directions_of_numbers(kind):
         assert name == f"directions, {kind}"
         assert told.startswith(f"predictions {words}")
         if not by:  # the other group sees wrong scales in some places, too
-            assert test.components.largest_group == "directions"
-        assert test.direction_pvalue == pytest.approx(0.005)
-        assert test.group_pvalues["directions"] == pytest.approx(0.005)
+            assert test.components.largest_kernel.startswith("directions, ")
+        assert min(test.adjusted_pvalue["directions"].values()) == pytest.approx(0.005)
         if sign > 0:  # others are beyond the largest normal scores
             _check_scores(test.components, predictions, np.asarray(targets))
 
@@ -278,13 +277,12 @@ def _check_scores(components, predictions, targets):
 def test_directions_of_temperatures(power, word):
     probs, labels = _softmax(LOGITS), _labels(_softmax(power * LOGITS))
     test = aggregated_skce_test(jax.random.key(1), Categorical(probs), labels, num_draws=199)
-    assert test.components.largest_group == "temperature"
+    assert test.components.largest_kernel.startswith("temperature, ")
     assert _largest(test)[1] == f"{word}: temperature"
     assert f"{word}: temperature, adjusted p = 0.005" in str(test)
-    assert test.group_pvalues["temperature"] == pytest.approx(0.005)
-    assert test.group_pvalues.keys() == {"bias", "class-wise", "residuals", "temperature"}
-    residuals = test.components.largest_kernel_of("residuals")
-    assert test.components.direction_of(residuals) == word  # by the spread
+    assert min(test.adjusted_pvalue["temperature"].values()) == pytest.approx(0.005)
+    assert test.components.groups.keys() == {"bias", "class-wise", "residuals", "temperature"}
+    assert test.components.direction_of("residuals, near predictions") == word  # by the spread
     labels = _labels(_softmax(np.stack([0 * NOISE, power * LOGITS[:, 0]], 1)))
     binary = Bernoulli(scipy.special.expit(LOGITS[:, 0]))
     test = aggregated_skce_test(KEY, binary, labels, num_draws=199)
@@ -298,7 +296,6 @@ def test_directions_of_frequencies(factor, word):
     labels = _labels(truth / truth.sum(1, keepdims=True))
     test = aggregated_skce_test(KEY, Categorical(probs), labels, num_draws=199)
     assert _largest(test)[1] == f"class 3 {word}"
-    assert test.components.largest_kernel_of("bias") == "bias, class 3"
     is_three = (labels == 3).astype(int)
     test = aggregated_skce_test(KEY, Bernoulli(probs[:, 3]), is_three, num_draws=199)
     words = "too large" if factor < 1 else "too small"
@@ -317,7 +314,6 @@ def test_errors_without_a_direction():
     flat = [PAIRS["wide"], PAIRS["narrow"]]
     test = aggregated_skce_test(KEY, Bernoulli(PROBS), LABELS, kernels=flat, num_draws=19)
     assert test.components.groups == {"kernels in no group": (0, 1)}
-    assert test.components.largest_group == "kernels in no group"
 
 
 def test_multiples_of_squares_are_squares():

@@ -12,7 +12,6 @@ from sklearn.linear_model import LogisticRegression
 
 from calibjax import distributions, hypothesis_tests
 from calibjax.hypothesis_tests import statistics
-from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -129,47 +128,6 @@ def test_options_of_a_statistic_reach_its_pvalue():
     result = hypothesis_tests.exact_test(jax.random.key(0), statistic, *data, num_draws=99)
     expected = scipy.stats.chi2(4).sf(result.statistic)
     assert_allclose(result.textbook_pvalue, expected, rtol=1e-4)
-
-
-FACTORS = {  # of the median of fitted p-values where the true one is 1e-4, as documented
-    "normal": (scipy.stats.norm(), 5),
-    "exponential": (scipy.stats.expon(), 1.5),
-    "student": (scipy.stats.t(5), 0.35),
-}
-
-
-@pytest.mark.parametrize("draw", FACTORS)
-def test_fitted_tail(draw):
-    """Of 400 pools, whose median factor has a standard error of about 10 %."""
-    law, factor = FACTORS[draw]
-    draws = law.rvs((999, 400), random_state=np.random.default_rng(3))
-    statistic = np.full(400, law.isf(1e-4))
-    result = CalibrationTestResult(
-        jnp.asarray(statistic, jnp.float32),
-        jnp.full(400, 1e-3),
-        None,
-        jnp.asarray(draws, jnp.float32),
-    )
-    found = np.asarray(result.asymptotic_pvalue)
-    assert np.all((found <= 1e-3 + 1e-9) & (found >= 0.99e-6))
-    assert_allclose(np.median(found) / 1e-4, factor, rtol=0.3)
-
-
-def test_tail_is_fitted_only_where_it_is_needed():
-    draws = jnp.asarray(RNG.normal(size=999), jnp.float32)
-
-    def result(value, null_samples=draws):
-        pvalue = (1 + np.sum(np.asarray(null_samples) >= value)) / (1 + null_samples.size)
-        return CalibrationTestResult(jnp.float32(value), jnp.float32(pvalue), None, null_samples)
-
-    for found in (result(1.0), result(9.0, draws[:99]), result(1.0, jnp.zeros(999))):
-        assert found.asymptotic_pvalue == found.pvalue
-    fewest = result(9.0, draws[:100])
-    assert fewest.asymptotic_pvalue < fewest.pvalue
-    assert_allclose(result(1e3).asymptotic_pvalue, 1e-6, rtol=1e-5)
-    values = [float(result(x).asymptotic_pvalue) for x in (3.5, 4.0, 4.5)]
-    assert values == sorted(values, reverse=True)
-    assert CalibrationTestResult(0.0, 0.5, 0.0).asymptotic_pvalue is None
 
 
 NUMBERS = {"pit_ks": hypothesis_tests.pit_ks, "berkowitz": hypothesis_tests.berkowitz}
