@@ -26,7 +26,10 @@ _POINTS = {
         pytest.param(1100, np.float32, marks=pytest.mark.slow),
     ],
 )
-def test_exactly_the_median_whatever_the_points(n, dtype):
+@pytest.mark.parametrize("stored", [0, 4096])
+def test_exactly_the_median_whatever_the_points(n, dtype, stored, monkeypatch):
+    """Among stored distances, and by counting."""
+    monkeypatch.setattr(defaults, "_STORED_POINTS", stored)
     for name, points in _POINTS.items():
         x = points(np.random.default_rng(n), n).astype(dtype)
         matrix = np.abs(x[:, None] - x).sum(-1, dtype=float)
@@ -38,7 +41,7 @@ def test_exactly_the_median_whatever_the_points(n, dtype):
 
 def test_median_between_two_clusters(monkeypatch):
     """As many pairs are in one cluster as in two: the middle distances are far apart."""
-    monkeypatch.setattr(defaults, "_FEW_POINTS", 1)
+    monkeypatch.setattr(defaults, "_STORED_POINTS", 1)
     x = np.random.default_rng(0).uniform(size=(25, 2)) + 100 * (np.arange(25) < 10)[:, None]
     pairs = np.abs(x[:, None] - x).sum(-1)[np.triu_indices(25, 1)]
     assert np.diff(np.sort(pairs)[149:151]) > 100
