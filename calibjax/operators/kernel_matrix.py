@@ -128,7 +128,6 @@ class OnLine(Operator):
     order: jax.Array
     positions: jax.Array
     terms: lines.Exponentials
-    takes_blocks = True
 
     def forms(self, values: jax.Array) -> Forms:
         """Forms in n T c steps along the line; for many samples one c after the other."""
@@ -137,12 +136,6 @@ class OnLine(Operator):
         if values.shape[1] <= BLOCK_SIZE:
             return 2 * upper(values), on
         return 2 * jax.lax.map(upper, values[:, None])[:, 0], on
-
-    def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """Forms from the features of a block of samples at a time."""
-        xs, weights = jax.tree.map(lambda leaf: leaf[self.order], (xs, weights))
-        upper, squares = lines.line_sums(features, args, xs, weights, self.positions, self.terms)
-        return 2 * upper, self.diagonal[0] * squares
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
         """Product: half the derivative of the forms."""

@@ -24,13 +24,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.arithmetic import einsum, on_cpu, tensordot
+from calibjax._core.arithmetic import einsum, on_cpu
 from calibjax._core.environment import jit_long
-from calibjax._core.pytree import PyTree, record, varying_as
-from calibjax.operators import tiles
-from calibjax.operators.tiles import Args, Point
+from calibjax._core.pytree import record, varying_as
 
-_BLOCK = 512  # samples whose features are stored at once
 _UNROLLED = 8  # steps of a loop
 # Numbers in each step, if parts of the line are processed in parallel.
 _WIDTH, _ACCELERATOR_WIDTH = 128, 2**15
@@ -83,15 +80,6 @@ def sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multip
 def _own_moments(values: jax.Array, num_moments: int) -> jax.Array:
     """Contributions of values [n, c] to the moments, [n, 1, K, c]: to order zero only."""
     return jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
-
-
-def forms_between(coefficients: jax.Array, sent: jax.Array, moments: jax.Array) -> jax.Array:
-    """Σ_tij c_t q_t(x_i + y_j) e^{−(x_i + y_j)} f_i g_j, [c], from moments of x and of y.
-
-    x are distances, times the rate, of the samples below a point, and y of those above.
-    """
-    pairs = sent_on(jnp.swapaxes(sent, -1, -2), moments, lambda x, y: x[..., 0] * y)
-    return einsum("tk,tkc->c", coefficients, pairs)
 
 
 def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -246,80 +234,3 @@ def sums_of_earlier(
         return einsum("k,nkc->nc", coefficients, before[:, 0])
 
     return lax.map(of_term, (terms.rates, coefficients))  # one by one, to save memory
-
-
-@functools.partial(jit_long, static_argnames="function")
-def line_sums(
-    function: Callable[[Args, Point], jax.Array],
-    args: Args,
-    xs: Point,
-    weights: jax.Array | None,
-    positions: jax.Array,
-    terms: Exponentials,
-) -> tuple[jax.Array, jax.Array]:
-    """`line_forms` of features w_i f_c(x_i), [c], and Σ_i w_i² f_c(x_i)², [c].
-
-    Stores the features of a block of samples at a time.
-
-    Args:
-        function: features of m samples, (args, xs) → [c, m].
-        args: pytree that is passed to each call.
-        xs: samples in the order of their positions, a pytree with leading axis n.
-        weights: w, [n], or None.
-        positions: in ascending order, [n].
-        terms: T terms of the kernel.
-
-    Cost: n evaluations, O(n T c) time and O(n + T c) memory beside `xs`.
-    """
-    n = len(positions)
-    weights = jnp.ones_like(positions) if weights is None else weights
-    gaps = jnp.diff(positions, prepend=positions[:1])
-    rates, coefficients = terms.rates, terms.coefficients
-    num_moments = coefficients.shape[1]
-
-    def features(xs: Point, weights: jax.Array) -> jax.Array:
-        return function(args, xs).T * weights[:, None]
-
-    def received_at(end: jax.Array, positions: jax.Array, values: jax.Array) -> jax.Array:
-        decays = decayed(jnp.abs(positions - end)[:, None] * rates, num_moments)
-        return tensordot(decays, values, (0, 0))
-
-    def over(distance: jax.Array, moments: jax.Array) -> jax.Array:
-        return sent_on(decayed(distance * rates, num_moments), moments)
-
-    def in_blocks(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
-        positions = jnp.asarray(positions)  # NumPy arrays have no traced indices
-        number = -(-n // _BLOCK)
-        size = -(-n // number)
-
-        def step(state: tuple, index: jax.Array) -> tuple[PyTree, None]:
-            # The last block starts earlier to be full; samples of the previous block are left out.
-            start = jnp.minimum(index * size, n - size)
-            is_own = start + jnp.arange(size) >= index * size
-            cut = lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size)  # noqa: E731
-            values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
-            decays = decayed(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
-            sent, *totals = state
-            # Each block is processed by itself, so few numbers are added one by one.
-            first, last = positions[index * size], positions[start + size - 1]
-            arrived = over(first - positions[jnp.maximum(index * size - 1, 0)], sent)
-            here = received_at(first, cut(positions), values)
-            moments = _own_moments(values, num_moments)
-            new, before = _walk(jnp.zeros_like(sent), decays, moments)
-            received = einsum("tk,ntkc->nc", coefficients, before)
-            forms = jnp.sum(values * received, 0) + forms_between(coefficients, arrived, here)
-            sent = new + over(last - first, arrived)
-            return (sent, *map(tiles.add, totals, (forms, jnp.sum(values**2, 0)))), None
-
-        one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])
-        zero = jnp.zeros(one.shape[1], one.dtype)
-        none = jnp.zeros((*coefficients.shape, zero.size), zero.dtype)
-        start = varying_as((none, (zero, zero), (zero, zero)), (xs, weights, positions, terms))
-        _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
-        return tuple(total + lost for total, lost in totals)
-
-    def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
-        values = features(xs, weights)
-        return line_forms(values, positions, terms), jnp.sum(jnp.square(values), 0)
-
-    return (in_blocks if on_cpu() else at_once)(xs, weights, positions)

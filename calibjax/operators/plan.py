@@ -151,11 +151,8 @@ class Featured:
                 sums, on = self.outer_sums(operator, predictions, targets, weights)
                 results.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
-            # Sums along a line in blocks have no derivatives at equal points.
-            if in_blocks and not (number == 1 and isinstance(operator, OnLine)):
-                forms = operator.forms_of(function, args, xs, weights)
-            else:
-                forms = operator.forms(values())
+            data = function, args, xs, weights
+            forms = operator.forms_of(*data) if in_blocks else operator.forms(values())
             off, on = (form.reshape(-1, number).sum(0) for form in forms)
             results.append((off, on + self._offset(predictions, operator, weights)))
         return results
