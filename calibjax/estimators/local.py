@@ -19,7 +19,7 @@ from calibjax.binnings import UniformBins, bins_of
 from calibjax.distances import Manhattan
 from calibjax.distributions import Bernoulli
 from calibjax.kernels import Exponential, Kernel
-from calibjax.kernels.line import Row, means_in_row, row_of, smoothed_means
+from calibjax.kernels.line import smoothed_means
 
 
 @record
@@ -174,9 +174,7 @@ def local_errors(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory. O(n G
-    + n log n) in total for an exponential or Matérn kernel on a single feature, without `at`,
-    weights of zero and `jit`.
+    Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory.
 
     References: L21 eq. (4) and App. D (signed); Kish (1965), Survey sampling, for the effective
     size.
@@ -249,8 +247,7 @@ def lce(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: one distance and G exponentials for each pair within a bin, O(n G + tile²) memory; linear
-    time for a single feature, see `local_errors`.
+    Cost: one distance and G exponentials for each pair within a bin, O(n G + tile²) memory.
 
     References: L21 eq. (4).
 
@@ -341,7 +338,6 @@ class LocalProblem(NamedTuple):
         confidences: of the points and of the samples.
         correct: whether the samples are correct, 0 or 1, [n].
         weights: of the samples, [n], or None.
-        row: ordered samples, if they are the points and have positive weights.
     """
 
     kernel: Kernel
@@ -350,7 +346,6 @@ class LocalProblem(NamedTuple):
     confidences: tuple[jax.Array, jax.Array]
     correct: jax.Array
     weights: jax.Array | None = None
-    row: Row | None = None
 
     @property
     def residuals(self) -> jax.Array:
@@ -362,14 +357,11 @@ class LocalProblem(NamedTuple):
         weights = jnp.ones_like(values[:, 0]) if self.weights is None else self.weights
         factors = [weights[:, None] ** power for power in powers]
         columns = jnp.concatenate([x for w in factors for x in (w * values, w)], 1)
-        if self.row is not None:
-            means, totals = means_in_row(self.kernel, self.row, columns, powers=tuple(powers))
-        else:
-            # Samples of weight 0 are near no point; else a narrow kernel would select only them.
-            places, groups = self.groups
-            groups = places, jnp.where(weights == 0, jnp.iinfo(groups.dtype).max, groups)
-            data = *self.features, columns, groups
-            means, totals = smoothed_means(self.kernel, *data, powers=powers)
+        # Samples of weight 0 are near no point; else a narrow kernel would select only them.
+        places, groups = self.groups
+        groups = places, jnp.where(weights == 0, jnp.iinfo(groups.dtype).max, groups)
+        data = *self.features, columns, groups
+        means, totals = smoothed_means(self.kernel, *data, powers=powers)
         size = values.shape[1] + 1
         sums = jnp.stack([means[i, ..., i * size : (i + 1) * size] for i in range(len(powers))])
         masses = sums[..., -1:]
@@ -399,10 +391,7 @@ def local_problem(
     # A traced sample in no bin, or of unknown weight, gives NaN.
     correct = checks.nan_with(correct, confidences, correct, weights)
     data = (points, features), groups, (places, confidences), correct, weights
-    all_count = weights is None or (checks.is_concrete(weights) and np.all(np.asarray(weights) > 0))
-    kernel = neighbourhood.kernel
-    row = row_of(kernel, features, groups[1]) if at is None and all_count else None
-    return LocalProblem(kernel, *data, row)
+    return LocalProblem(neighbourhood.kernel, *data)
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -357,8 +357,7 @@ def local_calibration_test(
         ValueError: if shapes or values are wrong.
 
     Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each pair
-    within a bin; linear time for a single feature (see `estimators.local_errors`). Memory O(B G n)
-    for the statistics under the null.
+    within a bin. Memory O(B G n) for the statistics under the null.
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
     and Young (1993). Local errors are those of L21 eq. (4).

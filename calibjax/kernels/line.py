@@ -1,7 +1,6 @@
-"""Exponential and Matérn kernels on a line: sums over pairs and smoothing in linear time."""
+"""Exponential and Matérn kernels on a line, and smoothing with kernels."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -14,13 +13,13 @@ from jax.typing import DTypeLike
 
 from calibjax import operators
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, on_cpu, reciprocal
+from calibjax._core.arithmetic import floating_dtype, on_cpu
 from calibjax._core.pytree import T, record
 from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
 from calibjax.kernels.stationary import Exponential, Matern, Stationary, rate
-from calibjax.operators.line import Exponentials, sums_of_earlier
+from calibjax.operators.line import Exponentials
 
 
 def pair_distance(distance: Callable[[T, T], jax.Array], x: T, y: T) -> jax.Array:
@@ -59,13 +58,6 @@ def distance_of_exponentials(kernel: Kernel) -> Distance | None:
         return None  # parameters may be traced
     is_one = len(set(map(jax.tree.structure, distances))) == 1
     return distances[0] if is_one else None
-
-
-def power(kernel: Kernel, exponent: int) -> tuple[float, tuple[float, ...]]:
-    """Rate in units of 1 / ℓ, and q, of a power of an exponential or Matérn kernel."""
-    polynomial, unit = _polynomial_and_rate(kernel)
-    stretched = np.array(polynomial) / exponent ** np.arange(len(polynomial))
-    return exponent * unit, tuple(np.polynomial.polynomial.polypow(stretched, exponent).tolist())
 
 
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
@@ -171,70 +163,11 @@ def smoothed_means(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), lax.map(one, scales))
 
 
-@record
-class Row:
-    """Samples in the order of their groups, and on a line within each group.
-
-    Attributes:
-        order: [n].
-        groups: groups in this order, [n].
-        positions: positions on the line in this order, [n].
-    """
-
-    order: jax.Array
-    groups: jax.Array
-    positions: jax.Array
-
-
-def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
-    """Ordered samples if they are concrete and means over them take linear time, else None."""
-    if not isinstance(kernel, Stationary):
-        return None
-    if not checks.is_concrete(kernel.distance, samples, groups):
-        return None
-    if (line := line_of(distance_of_exponentials(kernel), samples)) is None:
-        return None
-    along, x = np.asarray(line.order), np.asarray(line.positions)
-    order = np.argsort(np.asarray(groups)[along], kind="stable")
-    return Row(*map(jnp.asarray, (along[order], np.asarray(groups)[along[order]], x[order])))
-
-
-@functools.partial(jax.jit, static_argnames="powers")
-def means_in_row(
-    kernel: Any, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
-) -> tuple[jax.Array, jax.Array]:
-    """`smoothed_means` at the samples themselves, in O(n P G c) time and memory.
-
-    `Matern(nu=2.5)` takes about three times as long as `Exponential`.
-    """
-    dtype = jnp.result_type(row.positions, values)
-    scales = _scales(kernel, dtype)
-    units, polynomials = zip(*(power(kernel, exponent) for exponent in powers), strict=True)
-    rates = (jnp.asarray(units, dtype)[:, None] * reciprocal(scales)).ravel()
-    coefficients = tuple(q for q in polynomials for _ in range(scales.size))
-    terms = Exponentials(jnp.ones_like(rates), rates, coefficients)
-    columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order].astype(dtype)
-    groups, x, flipped = (jnp.flip(each, 0) for each in (row.groups, row.positions, columns))
-    later = jnp.flip(sums_of_earlier(flipped, groups, -x, terms), 1)
-    sums = sums_of_earlier(columns, row.groups, row.positions, terms) + later + columns
-    sums = jnp.zeros_like(sums).at[:, row.order].set(sums)
-    shape = (len(powers), *jnp.shape(kernel.length_scale), len(values))
-    means, totals = sums[..., :-1] / sums[..., -1:], sums[..., -1]
-    return means.reshape(*shape, -1), totals.reshape(shape)
-
-
-def _scales(kernel: Stationary, dtype: DTypeLike) -> jax.Array:
-    """Length scales, [G], or [1] for a single one.
-
-    Too narrow kernels, whose exponents would overflow, still select the nearest sample.
-    """
-    scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
-    return jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
-
-
 def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
     """Kernels without their distance, with leading axis [G], or [1] for a single length scale."""
-    scales = _scales(kernel, dtype)
+    scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
+    # Too narrow kernels, whose exponents would overflow, still select the nearest sample.
+    scales = jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
     one = dataclasses.replace(kernel, length_scale=scales[0], distance=None)
     kernels = jax.tree.map(
         lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (scales.size, *jnp.shape(x))), one

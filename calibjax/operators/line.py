@@ -56,9 +56,6 @@ class Exponentials:
         return (self.factors * columns).T
 
 
-Places = tuple[jax.Array, ...]
-
-
 def decayed(distance: jax.Array, num_moments: int) -> jax.Array:
     """z^k e^{−z} for k < K, [..., K]."""
     z = jnp.minimum(distance, _FAR) if num_moments > 1 else distance
@@ -77,31 +74,8 @@ def sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multip
     return jnp.stack(sent, -2)
 
 
-def _own_moments(values: jax.Array, num_moments: int) -> jax.Array:
-    """Contributions of values [n, c] to the moments, [n, 1, K, c]: to order zero only."""
-    return jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
-
-
-def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Moments at each sample from previous samples, [L, ..., K, c], and after the last.
-
-    Args:
-        start: moments at the first sample, [..., K, c].
-        decays: decay from the previous sample, [L, ..., K]; none for the first.
-        values: contribution of each sample to the moments, [L, ..., K, c].
-    """
-
-    def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        decay, value = row
-        sent = sent_on(decay, sent)
-        return sent + value, sent
-
-    start = varying_as(start, (decays, values))
-    return lax.scan(step, start, (decays, values), unroll=_UNROLLED)
-
-
 def _sums_before(
-    decays: Callable[[Places, Places], jax.Array], places: Places, values: jax.Array, number: int
+    decays: Callable[[jax.Array], jax.Array], positions: jax.Array, values: jax.Array, number: int
 ) -> jax.Array:
     """Moments at each sample from previous samples, [n, T, K, c].
 
@@ -109,26 +83,32 @@ def _sums_before(
     those of √n steps.
 
     Args:
-        decays: (from, to) → z^k e^{−z} between places, [..., T, K].
-        places: places of the samples in their order, a tuple of [n].
+        decays: z^k e^{−z} over distances, [..., T, K].
+        positions: of the samples in ascending order, [n].
         values: contribution of each sample to the moments, [n, 1 or T, K, c].
         number: number of parts.
     """
-    filled = (jnp.pad(place, (0, -len(place) % number), mode="edge") for place in places)
-    at = tuple(place.reshape(number, -1) for place in filled)
+    filled = jnp.pad(positions, (0, -len(positions) % number), mode="edge")
+    at = filled.reshape(number, -1)
     f = jnp.moveaxis(_in_parts(values, number), 1, 0)  # [L, parts, ...]
-    first = tuple(x[:, :1] for x in at)
-    previous = tuple(jnp.append(x[:, :1], x[:, :-1], 1) for x in at)
-    steps = jnp.moveaxis(decays(previous, at), 1, 0)
+    first = at[:, :1]
+    steps = jnp.moveaxis(decays(jnp.diff(at, axis=1, prepend=first)), 1, 0)
+
+    def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        decay, value = row
+        sent = sent_on(decay, sent)
+        return sent + value, sent
+
     start = jnp.zeros((number, steps.shape[2], *f.shape[3:]), f.dtype)
-    total, before = _walk(start, steps, f)
+    start = varying_as(start, (steps, f))
+    total, before = lax.scan(step, start, (steps, f), unroll=_UNROLLED)
     # Moments from previous parts at the first sample of a part are passed on to its samples.
     is_before = jnp.tri(number, k=-1, dtype=bool)
-    sender = tuple(jnp.where(is_before, x[:, -1], x[:, :1]) for x in at)
-    across = jnp.where(is_before[..., None, None], decays(sender, first), 0)
+    sender = jnp.where(is_before, at[:, -1], first)
+    across = jnp.where(is_before[..., None, None], decays(first - sender), 0)
     sums = functools.partial(einsum, "abtu,btc->atc")
     arrived = sent_on(across, total, sums)
-    before += jnp.moveaxis(sent_on(decays(first, at), arrived[:, None]), 1, 0)
+    before += jnp.moveaxis(sent_on(decays(at - first), arrived[:, None]), 1, 0)
     return jnp.moveaxis(before, 0, 1).reshape(-1, *before.shape[2:])[: len(values)]
 
 
@@ -171,7 +151,8 @@ def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> 
     num_moments = coefficients.shape[1]
     fixed = lax.stop_gradient(positions)
     change = (positions - fixed)[:, None] * rates
-    moments = _own_moments(values, num_moments)
+    # Contributions of values to the moments, [n, 1, K, c], are to order zero only.
+    moments = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
     sent = sent_on(decayed(-change, num_moments), moments)  # [n, T, K, c]
     every = jnp.concatenate([sent, moments], 1)
 
@@ -180,7 +161,7 @@ def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> 
         scaled = jnp.concatenate([distance[..., None] * rates, elsewhere[..., None]], -1)
         return decayed(scaled, num_moments)
 
-    before = _sums_before(lambda x, y: decays(y[0] - x[0]), (fixed,), every, number)
+    before = _sums_before(decays, fixed, every, number)
     n = len(values)
     places = jnp.arange(n)
     first = lax.cummax(jnp.where(jnp.diff(fixed, prepend=fixed[:1]) > 0, places, 0))
@@ -199,38 +180,3 @@ def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> 
     powers = [values * jnp.power((positions - fixed)[:, None], k) for k in range(3)]
     zeroth, one, two = (jax.ops.segment_sum(power, first, n) for power in powers)
     return total + curvature * jnp.sum(zeroth * two - jnp.square(one), 0)
-
-
-def sums_of_earlier(
-    values: jax.Array, groups: jax.Array, positions: jax.Array, terms: Exponentials
-) -> jax.Array:
-    """Σ_{i<j} c_t q_t(z) e^{−z} f_ic with z = r_t (x_j − x_i), over samples of the same group.
-
-    Args:
-        values: f, [n, c], in the order of their groups, and of their positions within these.
-        groups: groups in this order, [n].
-        positions: x in this order, [n].
-        terms: T terms of the kernel.
-
-    Returns:
-        The sums of each sample, [T, n, c].
-
-    Cost: the time of `line_forms`; O(n T c + n K c) memory for K coefficients.
-    """
-    coefficients = terms.coefficients
-    num_moments = coefficients.shape[1]
-    moments = _own_moments(values, num_moments)
-    number = max(1, math.isqrt(len(values)))
-
-    def of_term(term: tuple[jax.Array, jax.Array]) -> jax.Array:
-        rate, coefficients = term
-
-        def decays(start: Places, end: Places) -> jax.Array:
-            is_same = start[0] == end[0]
-            distance = jnp.where(is_same, end[1] - start[1], 0)[..., None]
-            return jnp.where(is_same[..., None, None], decayed(distance * rate, num_moments), 0)
-
-        before = _sums_before(decays, (groups, positions), moments, number)
-        return einsum("k,nkc->nc", coefficients, before[:, 0])
-
-    return lax.map(of_term, (terms.rates, coefficients))  # one by one, to save memory

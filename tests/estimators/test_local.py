@@ -7,8 +7,7 @@ import pytest
 
 from calibjax import distances, kernels
 from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mlce
-from calibjax.estimators.local import local_problem
-from calibjax.kernels import line
+from calibjax.hypothesis_tests import local_calibration_test
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 400, 3, 6
@@ -95,6 +94,10 @@ def _row_case(dtype):
     return (features, confidences, correct), rng.uniform(0.1, 2, 300).astype(dtype)
 
 
+SMOOTHER = functools.partial(kernels.Matern, nu=2.5)
+RATES = {kernels.Exponential: 1.0, kernels.Matern: 3**0.5, SMOOTHER: 5**0.5}
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     ("unit", "shape", "weighted"),
@@ -102,71 +105,42 @@ def _row_case(dtype):
         (1.0, kernels.Exponential, False),
         (1e-7, kernels.Exponential, True),
         (1e-7, kernels.Matern, False),
-        (1e7, functools.partial(kernels.Matern, nu=2.5), True),
+        (1e7, SMOOTHER, True),
     ],
 )
-def test_one_feature_in_linear_time(dtype, weighted, unit, shape, monkeypatch):
-    """Against sums over all pairs, which `test_plain_numpy` compares with NumPy."""
+def test_one_feature(dtype, weighted, unit, shape):
+    """Against means over all pairs in NumPy; the errors, and those of a test's redraws."""
     (features, confidences, correct), weights = _row_case(dtype)
-    options = {"weights": weights if weighted else None}
-    scales = unit * np.array([1e-3, 0.3, 1e3])
-    near = Neighbourhood(shape(scales, distances.Manhattan()), UniformBins(BINS))
-    data = near, unit * features, confidences, correct
-    assert local_problem(*data, **options).row is not None
-    found = local_errors(*data, **options)
-    with monkeypatch.context() as patch:
-        patch.setattr("calibjax.estimators.local.row_of", lambda *_: None)
-        expected = local_errors(*data, **options)
-    atol = 1e-12 if dtype == np.float64 else 2e-6
-    np.testing.assert_allclose(found.error, expected.error, rtol=0, atol=atol)
-    np.testing.assert_allclose(
-        found.null_standard_error, expected.null_standard_error, rtol=0, atol=atol
+    weights = weights if weighted else None
+    gammas = np.array([1e-3, 0.3, 1e3])
+    data = unit * features, confidences
+
+    def neighbourhood(scale):
+        return Neighbourhood(shape(unit * scale, distances.Manhattan()), UniformBins(BINS))
+
+    near = neighbourhood(gammas)
+    found = local_errors(near, *data, correct, weights=weights)
+    bins, (x, c) = intervals(confidences), (features[:, 0].astype(float), confidences.astype(float))
+    r = c - correct
+    for g, gamma in enumerate(gammas):
+        z = RATES[shape] * np.abs(np.subtract.outer(x, x)) / gamma
+        w = np.exp(-z) * (1 + (shape != kernels.Exponential) * z)
+        w += (shape is SMOOTHER) * z**2 / 3 * np.exp(-z)
+        w *= np.equal.outer(bins, bins)
+        w = w * (1 if weights is None else weights.astype(float))
+        w /= w.sum(1, keepdims=True)
+        size = 1 / np.square(w).sum(1)
+        many = size > 1.999
+        spread = (w @ r**2 - (w @ r) ** 2) / np.where(many, size - 1, 1)
+        tolerance = {"rtol": 0, "atol": 1e-12 if dtype == np.float64 else 2e-6}
+        np.testing.assert_allclose(found.error[g], w @ r, **tolerance)
+        variance = np.square(found.standard_error[g])
+        np.testing.assert_allclose(variance[many], spread[many], **tolerance)
+        null = np.sqrt(w**2 @ (c * (1 - c)))
+        np.testing.assert_allclose(found.null_standard_error[g], null, **tolerance)
+        np.testing.assert_allclose(found.effective_size[g] / size, np.ones(300), **tolerance)
+    one = neighbourhood(0.3)
+    test = local_calibration_test(
+        jax.random.key(0), one, *data, correct, weights=weights, num_draws=19
     )
-    np.testing.assert_allclose(found.effective_size, expected.effective_size, rtol=atol)
-    many = np.asarray(expected.effective_size) > 1.999
-    variances = (np.square(x.standard_error)[many] for x in (found, expected))
-    np.testing.assert_allclose(*variances, rtol=0, atol=atol)
-
-
-def test_what_counts_nothing_has_no_row():
-    """Its own place may be far from all that counts."""
-    (features, confidences, correct), weights = _row_case(float)
-    near, weights = Neighbourhood.laplacian(1e-9, BINS), np.where(weights < 1, 0, weights)
-    assert local_problem(near, features, confidences, correct, weights=weights).row is None
-    assert local_problem(near, features, confidences, correct, (AT[0][:, :1], AT[1])).row is None
-    assert np.isfinite(lce(near, features, confidences, correct, weights=weights)).all()
-
-
-@pytest.mark.parametrize("spacing", ["grid", "uniform"])
-def test_rounding_errors_of_many_samples(spacing):
-    """In single precision those of √n steps, beside double precision."""
-    n, rng = 100_000, np.random.default_rng(0)
-    x = np.sort(np.linspace(0, 1, n) if spacing == "grid" else rng.uniform(size=n))
-    x, r = x.astype(np.float32)[:, None], rng.uniform(-0.5, 0.5, (n, 1)).astype(np.float32)
-
-    def sums(scale, dtype):
-        kernel, points = kernels.Exponential(scale), jnp.asarray(x, dtype)
-        row = line.row_of(kernel, points, jnp.zeros(n, int))
-        return line.means_in_row(kernel, row, jnp.asarray(r, dtype))
-
-    for scale in (0.01, 10.0):
-        (means, totals), (expected, exact) = (sums(scale, t) for t in (jnp.float32, float))
-        np.testing.assert_allclose(totals, exact, rtol=2e-5)
-        np.testing.assert_allclose(means, expected, rtol=0, atol=2e-6)
-
-
-def test_derivatives_in_a_row(monkeypatch):
-    """By length scale and confidences, as those of the means over pairs."""
-    (features, confidences, correct), _ = _row_case(float)
-
-    def value(scale, confidences):
-        near = Neighbourhood(kernels.Exponential(scale), lambda p: (p.probs > 0.5).astype(int))
-        return jnp.sum(local_errors(near, features, confidences, correct).error ** 2)
-
-    gradients = jax.grad(value, (0, 1))
-    found = gradients(0.3, jnp.asarray(confidences))
-    with monkeypatch.context() as patch:
-        patch.setattr("calibjax.estimators.local.row_of", lambda *_: None)
-        expected = gradients(0.3, jnp.asarray(confidences))
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(test.statistic, np.abs(found.error[1]), rtol=0, atol=1e-5)

@@ -6,26 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-
-@pytest.mark.parametrize("kind", DATA)
-def test_functions_are_matrices(kind):
-    family, parameters, targets, errors = DATA[kind]
-    found = risk.estimation_risk(products_of, family(jnp.array(parameters)), jnp.array(targets))
-    vectors = {
-        "confidences": CONFIDENCES[:, None],
-        "bernoulli": np.stack([1 - CONFIDENCES, CONFIDENCES], 1),
-    }.get(kind, PROBS)
-    assert found.value == pytest.approx(loop(errors, vectors @ vectors.T / 3), rel=1e-12)
-
-
-def test_gradient():
-    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
-
-    def value(scale):
-        values = lambda p, q: scale * p.probs @ q.probs.T  # noqa: E731
-        return risk.estimation_risk(values, *data).value
-
+from jax.test_util import check_grads
 
 from calibjax import record, risk
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
