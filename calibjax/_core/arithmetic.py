@@ -414,32 +414,3 @@ def solve(factored: Factor, x: Vector) -> Vector:
         column = [row[i] for row in lower[i + 1 :]]
         result.insert(0, scaled[i] - _sum_of_products(column, result))
     return result
-
-
-def inverse(factored: Factor) -> Matrix:
-    """(I + A)⁻¹, for derivatives of the determinant."""
-    lower, shrinkages = factored.lower, factored.shrinkages
-    if not (isinstance(lower, list) or isinstance(shrinkages, list)):
-        identity = jnp.eye(shrinkages.shape[0], dtype=shrinkages.dtype)
-        root = _forward(lower, identity)
-        return matmul(root.T * shrinkages, root)
-    root = []  # L⁻¹ with its diagonal
-    for i, row in enumerate(lower):
-        below = [
-            -row[j] - _sum_of_products(row[j + 1 :], [root[k][j] for k in range(j + 1, i)])
-            for j in range(i)
-        ]
-        root.append([*below, 1])
-
-    def entry(i: int, j: int) -> jax.Array:
-        return _sum_of_products(shrinkages[i:], *([row[k] for row in root[i:]] for k in (i, j)))
-
-    return [[entry(i, j) for j in range(i + 1)] for i in range(len(root))]
-
-
-def inner(a: Matrix, b: Matrix) -> jax.Array:
-    """Inner product tr(A B) of two symmetric matrices."""
-    if not (isinstance(a, list) or isinstance(b, list)):
-        return dot(a.ravel(), b.ravel())
-    rows = (2 * _sum_of_products(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
-    return functools.reduce(operator.add, rows)

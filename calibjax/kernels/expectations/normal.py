@@ -206,47 +206,25 @@ def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
     return 0.5 * (covariance + covariance.T)  # makes derivatives symmetric, too
 
 
-def _gaussian_multivariate(factored: Factor, x: Vector) -> jax.Array:
-    """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
+def _gaussian_multivariate(a: Matrix, x: Vector) -> jax.Array:
+    """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2)."""
+    factored = arithmetic.factor(a)
     white = arithmetic.whiten(factored, x)
     exponent = arithmetic.dot(factored.shrinkages, jax.tree.map(jnp.square, white))
     return safe_sqrt(_product(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
 
 
-@jax.custom_jvp
-def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
-    """`_gaussian` of a matrix that belongs to a pair."""
-    return _gaussian_multivariate(arithmetic.factor(a), x)
-
-
-@_gaussian_of_pair.defjvp
-def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    """The logarithm changes by −½ ⟨(I + A)⁻¹ − b bᵀ, dA⟩ − bᵀ dx with b = (I + A)⁻¹ x.
-
-    Differentiating the factorisation step by step would give a program many times as long.
-    """
-    (a, x), (da, dx) = primals, tangents
-    factored = arithmetic.factor(a)
-    value = _gaussian_multivariate(factored, x)
-    b = arithmetic.solve(factored, x)
-    inverse = arithmetic.inverse(factored)
-    slope = -arithmetic.dot(b, dx) - 0.5 * (
-        arithmetic.inner(inverse, da) - arithmetic.dot(b, arithmetic.multiply(da, b))
-    )
-    return value, value * slope
-
-
 def _mean_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
     rate = _inverse_length_scale(kernel, p)
     difference = arithmetic.vector((z - p.loc) * rate)
-    return _gaussian_of_pair(arithmetic.matrix(_scaled(rate, p)), difference)
+    return _gaussian_multivariate(arithmetic.matrix(_scaled(rate, p)), difference)
 
 
 def _inner_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
     rate = _inverse_length_scale(kernel, p)
     s, t = (arithmetic.matrix(_scaled(rate, x)) for x in (p, q))
     difference = arithmetic.vector((p.loc - q.loc) * rate)
-    return _gaussian_of_pair(jax.tree.map(jnp.add, s, t), difference)
+    return _gaussian_multivariate(jax.tree.map(jnp.add, s, t), difference)
 
 
 def _centered_in_low_precision(
