@@ -127,7 +127,7 @@ def _shown_record(self: Any) -> str:
 _shown_record.__name__ = "__repr__"  # the name that `help` shows
 
 
-class _Text(str):
+class Text(str):
     """Text whose representation has no quotes."""
 
     __repr__ = str.__str__
@@ -142,10 +142,10 @@ def _summary(leaf: Any) -> Any:
     is_here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
     if is_here and not leaf.ndim and not is_key:
         number = leaf.item()
-        return _Text(f"{number:.6g}" if isinstance(number, float) else repr(number))
+        return Text(f"{number:.6g}" if isinstance(number, float) else repr(number))
     is_shown = is_here and jnp.issubdtype(leaf.dtype, np.number)
     mean = f", mean={np.mean(np.asarray(leaf), dtype=np.float64):.4g}" if is_shown else ""
-    return _Text(f"Array({leaf.dtype}{list(leaf.shape)}{mean})")
+    return Text(f"Array({leaf.dtype}{list(leaf.shape)}{mean})")
 
 
 def varying_as(first: T, data: PyTree) -> T:

@@ -6,10 +6,9 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import erf, ndtr, ndtri
 
-from calibjax._core import arithmetic, checks
+from calibjax._core import arithmetic
 from calibjax._core.arithmetic import logarithm, matmul, ratio
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import DrawnByInversion, Located, centred
@@ -137,45 +136,6 @@ class MvNormal(Located):
 
     loc: jax.Array = parameter(real.with_axes("d"))
     cov: jax.Array = parameter(positive_definite)
-
-    @classmethod
-    def from_cholesky(cls, loc: jax.Array, scale_tril: jax.Array) -> "MvNormal":
-        """Distribution N(loc, L Lᵀ) of loc + L z for standard normal z.
-
-        In the precision ε of L, a covariance matrix with condition number 1/ε or more is not
-        positive definite.
-
-        Args:
-            loc: mean, [d], or [n, d] for a batch.
-            scale_tril: L, lower triangular with positive diagonal, [d, d] (also for a batch) or [n,
-                d, d].
-
-        Returns:
-            The distribution, or a batch.
-
-        Raises:
-            TypeError: if an argument is not an array of numbers.
-            ValueError: if the shapes do not fit, or an entry above the diagonal of L is not zero;
-                if L is traced, the covariance matrix is NaN instead.
-
-        Cost: d³ for each distribution.
-
-        >>> import jax.numpy as jnp
-        >>> root = jnp.array([[2.0, 0.0], [1.0, 1.0]])
-        >>> print(MvNormal.from_cholesky(jnp.zeros(2), root).cov)
-        [[4. 2.]
-         [2. 2.]]
-        """
-        loc = checks.floating("loc", checks.as_arrays("loc", loc))
-        root = checks.floating("scale_tril", checks.as_arrays("scale_tril", scale_tril))
-        size = loc.shape[-1:]
-        expected = (size if root.ndim == 2 else loc.shape) + size
-        checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
-        words = "zeros above the diagonal (of an upper factor, the transpose)"
-        is_zero = lambda x: (x == 0) | np.tri(size[0], dtype=bool)  # noqa: E731
-        is_root = lambda x: is_zero(x).all((-2, -1), keepdims=True)  # noqa: E731
-        root = checks.satisfying("scale_tril", root, is_root, words)
-        return cls(loc, matmul(root, jnp.swapaxes(root, -1, -2)))
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw one vector [d]."""

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks, environment
 from calibjax._core.gate import checked
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, Text, record
 from calibjax.distributions import Normal, StudentT
 from calibjax.hypothesis_tests import components as pools
 
@@ -158,14 +158,7 @@ def _shown(value: Any, digits: int = 3) -> str:
     if hasattr(value, "shape"):
         return f"{value.dtype}{list(value.shape)}"
     leaves, structure = jax.tree.flatten(value)
-    return str(jax.tree.unflatten(structure, [_Text(_shown(leaf, digits)) for leaf in leaves]))
-
-
-class _Text(str):
-    """Text that containers print without quotation marks."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
+    return str(jax.tree.unflatten(structure, [Text(_shown(leaf, digits)) for leaf in leaves]))
 
 
 @jax.jit

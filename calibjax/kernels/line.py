@@ -38,13 +38,6 @@ class Line:
 _MATERN_POLYNOMIALS = {1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # by smoothness
 
 
-def _polynomial_and_rate(kernel: Any) -> tuple[tuple[float, ...], float]:
-    """Coefficients of q, and r in units of 1 / ℓ, of a kernel q(r d) exp(−r d)."""
-    if isinstance(kernel, Matern):
-        return _MATERN_POLYNOMIALS[kernel.nu], (2 * kernel.nu) ** 0.5
-    return (1.0,), 1.0
-
-
 def distance_of_exponentials(kernel: Kernel) -> Distance | None:
     """Distance of a sum of multiples of exponential and Matérn kernels and constants, or None.
 
@@ -73,8 +66,10 @@ def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tu
     factor = 1.0 if factor is None else factor
     if isinstance(term, Constant):
         return factor * term.value, 0.0, (1.0,)
-    polynomial, unit = _polynomial_and_rate(term)
-    return factor, unit * rate(term.length_scale, dtype), polynomial
+    slope = rate(term.length_scale, dtype)
+    if isinstance(term, Matern):
+        return factor, (2 * term.nu) ** 0.5 * slope, _MATERN_POLYNOMIALS[term.nu]
+    return factor, slope, (1.0,)
 
 
 def line_of(distance: Distance | None, points: object) -> Line | None:

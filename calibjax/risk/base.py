@@ -213,9 +213,3 @@ class CrossValidation:
     def hyperparameter(self) -> jax.Array:
         """Hyperparameter with the smallest mean risk."""
         return self.grid[self.best]
-
-    @property
-    def is_at_edge(self) -> jax.Array:
-        """Whether the best hyperparameter is at an end of the grid, which may be too small."""
-        best = self.grid[self.best]
-        return (self.grid.size > 1) & ((best == jnp.min(self.grid)) | (best == jnp.max(self.grid)))

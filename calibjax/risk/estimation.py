@@ -188,7 +188,7 @@ def cross_validate(
     use the same key and hence the same folds.
 
     The smallest risk on the grid slightly underestimates the risk of the selected function. A
-    choice at the edge of the grid (`is_at_edge`) indicates that the grid may be too small.
+    choice at the edge of the grid indicates that the grid may be too small.
 
     Args:
         key: random key, which determines the folds.

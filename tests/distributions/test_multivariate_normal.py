@@ -59,22 +59,3 @@ def test_definiteness_depends_on_the_precision():
     checks.positive_definite("cov", correlation)
     with pytest.raises(ValueError, match=r"correlations: .* in float32 \(see jax_ena"):
         checks.positive_definite("cov", correlation.astype(np.float32))
-
-
-def test_from_cholesky():
-    roots = np.linalg.cholesky(COV)
-    ours = MvNormal.from_cholesky(LOC, roots)
-    np.testing.assert_allclose(ours.cov, COV, rtol=1e-12)
-    one = MvNormal.from_cholesky(LOC[0].astype(np.float32), roots[0].astype(np.float32))
-    assert one.cov.dtype == jnp.float32
-    np.testing.assert_allclose(one.log_prob(TARGETS[0]), ours.log_prob(TARGETS)[0], rtol=1e-5)
-    checks.batch(ours)
-
-
-def test_upper_cholesky_factors_are_refused():
-    roots = jnp.linalg.cholesky(COV).at[2, 0, 1].set(0.5)
-    with pytest.raises(ValueError, match=r"zeros above the diagonal .*got .*\[2, 0, 0\]"):
-        MvNormal.from_cholesky(LOC, roots)
-    covs = jax.jit(MvNormal.from_cholesky)(LOC, roots).cov
-    assert np.all(np.isnan(covs[2]))
-    np.testing.assert_allclose(covs[:2], COV[:2], rtol=1e-12)
