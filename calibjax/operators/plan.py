@@ -307,21 +307,13 @@ class Plan:
         parts: views, or stacked views, of some of the kernels each.
         order: indices of the kernels in the concatenated results of the parts (static).
         num_bytes: memory of one redraw (static).
+        num_by_pairs: number of kernels that are evaluated pair by pair (static).
     """
 
     parts: tuple[Any, ...]
     order: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_bytes: int = dataclasses.field(metadata={"static": True})
-
-    @property
-    def num_by_pairs(self) -> int:
-        """Number of kernels that are evaluated pair by pair."""
-        views = ((x.views, True) if isinstance(x, Alike) else (x, False) for x in self.parts)
-        return sum(
-            jax.tree.leaves(kernel)[0].shape[0] if is_stacked and jax.tree.leaves(kernel) else 1
-            for view, is_stacked in views
-            for kernel in view.others
-        )
+    num_by_pairs: int = dataclasses.field(metadata={"static": True})
 
     def with_views(self) -> "Plan":
         """With the data common to all targets, computed once."""
@@ -366,7 +358,9 @@ def plan_of(
         planned.append(([chosen[i] for i in places], view))
     merged = _merged(planned, floating_dtype(predictions))
     order = np.argsort([place for chosen, _ in merged for place in chosen])
-    return Plan(tuple(part for _, part in merged), tuple(order.tolist()), num_bytes)
+    num_by_pairs = sum(len(view.others) for _, view in planned)
+    parts = tuple(part for _, part in merged)
+    return Plan(parts, tuple(order.tolist()), num_bytes, num_by_pairs)
 
 
 def view_of(
