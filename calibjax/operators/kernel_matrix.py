@@ -24,24 +24,14 @@ class Operator:
     """Symmetric matrix K, [n, n], that need not be stored.
 
     Rows and columns are in the order of the predictions. A record of your own defines `@` and
-    `diagonal`, which are traced; override `forms` and `forms_of` to save time or memory. There are
-    often hundreds of columns c: features of targets times redraws.
-
-    Attributes:
-        takes_blocks: whether `forms_of` stores the features of a block of samples at a time.
+    `diagonal`, which are traced; override `forms` to save time or memory. There are often hundreds
+    of columns c: features of targets times redraws.
     """
-
-    takes_blocks = False
 
     def forms(self, values: jax.Array) -> Forms:
         """Σ_{i≠j} v_ci K_ij v_cj and Σ_i K_ii v_ci² for values v, [c, n], [c] each."""
         on = matmul(jnp.square(values), self.diagonal)
         return jnp.sum(values * (self @ values.T).T, 1) - on, on
-
-    def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """`forms` of values w_i f_c(x_i); weights are [n] or None."""
-        values = features(args, xs)
-        return self.forms(values if weights is None else values * weights)
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
         """K v for values v, [n, c]."""
@@ -86,7 +76,6 @@ class LowRank(Operator):
     """K = F Fᵀ with a factor F, [n, s]."""
 
     factor: jax.Array
-    takes_blocks = True
 
     def forms(self, values: jax.Array) -> Forms:
         """Forms in n s c multiplications."""
@@ -94,7 +83,7 @@ class LowRank(Operator):
         return jnp.sum(jnp.square(matmul(values, self.factor)), 1) - on, on
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """Forms from the features of a block of samples at a time."""
+        """`forms` of values w_i f_c(x_i), from the features of a block of samples at a time."""
         sums, on = self.sums_of(features, args, xs, weights)
         return jnp.sum(jnp.square(sums), 0) - on, on
 

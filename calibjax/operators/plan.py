@@ -146,13 +146,15 @@ class Featured:
         function, args, xs = self._evaluated(predictions, targets)
         values, results = functools.cache(lambda: _times(weights, function(args, xs))), []
         for operator in self.operators:
-            in_blocks = operator.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
-            if isinstance(operator, LowRank) and has_many_labels(self.kernel, predictions):
+            is_low_rank = isinstance(operator, LowRank)
+            if is_low_rank and has_many_labels(self.kernel, predictions):
                 sums, on = self.outer_sums(operator, predictions, targets, weights)
                 results.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
-            data = function, args, xs, weights
-            forms = operator.forms_of(*data) if in_blocks else operator.forms(values())
+            if is_low_rank and (n > BLOCK_SIZE or len(self.operators) == 1):
+                forms = operator.forms_of(function, args, xs, weights)
+            else:
+                forms = operator.forms(values())
             off, on = (form.reshape(-1, number).sum(0) for form in forms)
             results.append((off, on + self._offset(predictions, operator, weights)))
         return results
@@ -272,7 +274,7 @@ class View:
         sizes = [1]
         for each in self.featured:
             number = num_features(each.kernel, each.prepared, self.predictions, targets)
-            in_blocks = all(operator.takes_blocks for operator in each.operators)
+            in_blocks = all(isinstance(x, LowRank) for x in each.operators)
             sizes.append(bytes_of_redraw(n, number, in_blocks=in_blocks))
         if self.others:
             num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
