@@ -11,9 +11,9 @@ from jax.typing import ArrayLike
 from calibjax._core.gate import checked, unchecked
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import LEVEL, Data, Finding, Part, checked_data, checked_names
-from calibjax.evaluation.places import where_wrong
 from calibjax.evaluation.record import (
     NOTHING,
+    OTHER_CLASS,
     OTHERWISE,
     POSSIBLE,
     Advice,
@@ -21,13 +21,16 @@ from calibjax.evaluation.record import (
     Section,
     p_is,
 )
+from calibjax.evaluation.regions import where_wrong
 from calibjax.evaluation.sections import (
     all_errors,
     chosen_kernels,
     errors_given_features,
+    kernel_errors,
     mean_errors,
     proper_scores,
     temperature,
+    wrong_way,
 )
 from calibjax.hypothesis_tests.components import largest_scores
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -72,15 +75,14 @@ def evaluate(
 
     What it chooses, and why:
 
-    - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test` for n ≤ 2000,
-      since nobody knows the scale of an unknown error; above that, where power is plenty and time
-      is not, the exact test with one kernel, and for n > 5000 with one of low rank
-      (`kernels.Nystrom`, 100 landmarks), which takes linear time. Ensembles have
-      `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
+    - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test`, because nobody
+      knows the scale of an unknown error. For n > 2000 its kernels on predictions are of low rank
+      (`kernels.Nystrom`, 100 landmarks), with which it takes linear time. Ensembles have
+      `hypothesis_tests.ensemble_skce_test` with one kernel. Both are exact for every n, if
       targets are independent given the predictions: not for overlapping forecast horizons or
       clusters, see `hypothesis_tests.cluster_skce_test`.
     - Where the targets have no features, which make tests matrix products (as for vectors), all
-      groups are tested for n ≤ 400. For n > 2000, and for families whose expectations have no
+      groups are tested for n ≤ 400. For n > 400, and for families whose expectations have no
       closed form at all, each prediction is replaced by an ensemble of 20 draws from it, of which
       the test is exact, too.
     - The *kernels* are `kernels.default_kernels`, chosen from the predictions alone, from
@@ -94,12 +96,17 @@ def evaluate(
       set of their own, and p-values are multiplied by the number of sets. That of a mean error is
       at least that of a z-test with the observed scatter, so that no group is blamed for what is
       wrong with the scatter of all predictions.
-    - Where a test rejects and no sentence would name an error, *places* are searched: events in
+    - Where a test rejects and no sentence would name an error, *regions* are searched: events in
       regions of the predictions, such as targets between two numbers, that occur more or less often
-      than predicted. Their p-values are adjusted for all of them, and only for them, since the
-      search takes place after a rejection at 5 %.
+      than predicted. Their p-values are adjusted for all of them, and only for them, because the
+      search follows a rejection at 5 %.
+    - Where a test rejects and one of two classes is less frequent where its probability is higher
+      (area under the ROC curve below one half, p ≤ 1 %), the first sentence asks whether the
+      probabilities are those of the other class.
+    - An *interval* of the SKCE is computed where the test rejects: it does not hold for calibrated
+      models.
     - *Quantiles* whose levels differ between the samples have the mean and the spread of their PIT
-      values only, and no places.
+      values only, and no regions.
     - The *temperature* minimises the negative log-likelihood, if that is finite. The gain is that
       of held-out predictions.
 
@@ -134,8 +141,8 @@ def evaluate(
             arrays, but makes decisions that depend on them.
         ValueError: if shapes or values are wrong, or n < 10.
 
-    Cost: that of the test, and n² evaluations of the kernel for each SKCE with an interval, of
-    which there are none for n > 4 · 10⁴. Up to n = 1000 most of the time goes to compiling.
+    Cost: that of the test, and n² evaluations of the kernel for each SKCE, of which there are none
+    for n > 4 · 10⁴. Up to n = 1000 most of the time goes to compiling.
 
     >>> import jax, jax.numpy as jnp
     >>> import calibjax
@@ -164,15 +171,19 @@ def evaluate(
     work = [(name, part) for name, is_asked, part in questions if is_asked]
     parts, say = Part(), progress or (lambda *stage: None)
     for number, (name, part) in enumerate(work):
-        say(name, number, len(work))
+        say(name, number, len(work) + 1)
         parts |= part()
     parts = adjusted(parts)
     said, pvalues = _said(parts)
+    say("size and place of errors", len(work), len(work) + 1)
+    if chosen is not None:
+        parts |= kernel_errors(data, chosen, parts, pvalues)
     if said and not any(finding.text for finding in said):
-        say("where it is wrong", len(work), len(work) + 1)
-        places = where_wrong(data)
-        parts |= places
-        said = [*_said(places)[0], *said]
+        regions = where_wrong(data)
+        parts |= regions
+        said = [*_said(regions)[0], *said]
+    if said and data.task == "binary":
+        said = [*wrong_way(data), *said]
     return Evaluation(
         task=data.task,
         num_samples=data.size,
@@ -277,7 +288,8 @@ def _sentences(
 def _joined(word: str, separator: str, text: str) -> str:
     """What is wrong, and the numbers, as a sentence or two."""
     is_part = text[:3].lower() == "by "
-    return f"{word}, {text[:1].lower()}{text[1:]}." if is_part else f"{word}{separator}{text}."
+    text = text if text.endswith("?") else f"{text}."
+    return f"{word}, {text[:1].lower()}{text[1:]}" if is_part else f"{word}{separator}{text}"
 
 
 def _not_found(name: str, parts: Part, pvalues: Mapping[str, float]) -> str:
@@ -323,6 +335,8 @@ def _advice(parts: Part, said: Sequence[Finding]) -> list[Advice]:
     first = [POSSIBLE] * bool(parts.warnings)
     if not said:
         return first or [NOTHING]
+    if said[0].advice is OTHER_CLASS:
+        return [*first, OTHER_CLASS]
     repairs = [advice for advice, _ in parts.repair]
     others = [x.advice for x in said if x.advice and not (x.is_repaired and repairs)]
     return [*first, *(dict.fromkeys([*repairs, *others]) or [OTHERWISE])]

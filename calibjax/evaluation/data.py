@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -168,7 +169,7 @@ class Finding:
         entry: the name of the entry.
         word: what is wrong, in a few words.
         text: the numbers, in a sentence without a full stop. It is empty if the finding does not
-            say what is wrong; places are then searched.
+            say what is wrong; regions are then searched.
         is_last: whether it is said only if nothing else is.
         advice: what to do about it, if anything is known.
         is_repaired: whether a temperature that helps makes the advice unnecessary.
@@ -414,7 +415,8 @@ def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> E
     try:
         value = compute()
     except (ValueError, NotImplementedError) as error:
-        return Entry(name, math.nan, call=call, note=f"does not exist: {error}")
+        reason = re.sub(r"^[^ ]+: expected (.*?), got ", r"it needs \1, not ", str(error))
+        return Entry(name, math.nan, call=call, note=f"does not exist: {reason}")
     names = {x: x for x in ("standard_error", "low", "high", "pvalue")}
     if isinstance(value, CalibrationTestResult):
         names = {"value": "pvalue", "standard_error": "pvalue_standard_error", "pvalue": "pvalue"}

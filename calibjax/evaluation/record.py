@@ -122,6 +122,9 @@ POSSIBLE = Advice(
     "Give everything that may happen a probability above 0: no temperature changes a probability "
     "of 0. Mixing the predictions with the frequencies of the outcomes in the training data does."
 )
+OTHER_CLASS = Advice(
+    "Look up which class the probabilities are of. If it is the other one, evaluate one minus them."
+)
 NOTHING = Advice(
     "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
     "errors."

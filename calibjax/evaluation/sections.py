@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +29,7 @@ from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation import record
 from calibjax.evaluation.data import (
+    LEVEL,
     MEMBERS,
     RANKS,
     REDRAWS,
@@ -474,6 +475,7 @@ _SCORES: dict[str, tuple[Callable[..., jax.Array], str, tuple[str, ...], str]] =
     _LIKELIHOOD: (scores.negative_log_likelihood, "log_prob", _CLASSES + _NUMBERS, "in nats"),
     "Brier score": (scores.brier_score, "class_probs", _CLASSES, ""),
     "CRPS": (scores.crps, "crps", ("regression", "ensembles"), _OF_TARGETS),
+    "energy score": (scores.energy_score, "values", ("ensembles",), _OF_TARGETS),
     "pinball loss": (scores.pinball_loss, "values", ("quantiles",), _OF_TARGETS),
     "mean squared error": (scores.mean_squared_error, "mean", (*_NUMBERS, "ensembles"), _SQUARED),
 }
@@ -483,8 +485,8 @@ def proper_scores(data: Data) -> Part:
     """The scores that exist for the task, and outcomes that were predicted never to happen."""
     predictions, entries = bare(data.predictions, MonteCarlo), []
     for name, (function, needed, tasks, unit) in _SCORES.items():
-        has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
-        if data.task in tasks and hasattr(predictions, needed) and has_thresholds:
+        is_other = name == ("CRPS" if jnp.ndim(data.targets) > 1 else "energy score")
+        if data.task in tasks and hasattr(predictions, needed) and not is_other:
             call = f"scores.{function.__name__}(predictions, targets{data.and_weights})"
             samples = data.predictions, data.targets
             compute = functools.partial(function, *samples, weights=data.weights)
@@ -554,8 +556,10 @@ _tempered = jax.jit(jax.vmap(tempered, (0, None)))  # predictions at a temperatu
 
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
-PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
+PAIRS = 2e9  # of samples that an SKCE takes at most
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
+_WITH_FEATURES = "distributions.with_features({}, result.arrays['features'])"
+_WRONG_WAY = 0.01  # largest p-value at which probabilities are said to go the wrong way
 
 
 class Choice(NamedTuple):
@@ -617,15 +621,21 @@ def is_ensemble(predictions: Distribution) -> bool:
     return isinstance(bare(predictions), Ensemble)
 
 
-def _exact(data: Data, name: str, kernel: Any, predictions: Any, text: str) -> tuple[Any, Entry]:
-    """The exact test with one of the other kernels, and its row."""
-    of_members = is_ensemble(predictions)
-    test = hypothesis_tests.ensemble_skce_test if of_members else hypothesis_tests.exact_skce_test
-    options = {"num_draws": 999, "weights": data.weights}
-    result = test(data.at(REDRAWS), kernel, predictions, data.targets, **options)
-    call = f"result.other_kernels[{name!r}], {text}, targets, num_draws=999{data.and_weights}"
-    call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, {REDRAWS}), {call}).statistic"
-    title = {"features": "all errors given the features"}.get(name, "all errors together")
+def _exact(data: Data, title: str, kernel: Any, shown: str, samples: Any, text: str) -> Any:
+    """The exact test with one kernel or with groups of them, and its row."""
+    test: Any = hypothesis_tests.aggregated_skce_test
+    arguments, call = samples, f"{text}, targets, kernels={shown}"
+    more: dict[str, Any] = {"weights": data.weights}
+    if isinstance(kernel, dict):
+        more["kernels"] = kernel
+    else:
+        of_members = is_ensemble(samples[0])
+        test = hypothesis_tests.exact_skce_test
+        test = hypothesis_tests.ensemble_skce_test if of_members else test
+        arguments, call = (kernel, *samples), f"{shown}, {text}, targets"
+    result = test(data.at(REDRAWS), *arguments, **more)
+    call = f"jax.random.fold_in(key, {REDRAWS}), {call}{data.and_weights}"
+    call = f"hypothesis_tests.{test.__name__}({call}).statistic"
     return result, Entry(title, float(result.statistic), pvalue=float(result.pvalue), call=call)
 
 
@@ -640,30 +650,13 @@ def _linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, st
     return kernels.TensorProduct(kept, kernel.target), how
 
 
-def _interval(data: Data, name: str, kernel: Any, predictions: Any, text: str) -> Entry:
-    """The SKCE with one of the other kernels."""
-    skce = hypothesis_tests.skce_confidence_interval
-    compute = functools.partial(skce, kernel, predictions, data.targets, weights=data.weights)
-    call = f"hypothesis_tests.skce_confidence_interval(result.other_kernels[{name!r}], {text}, "
-    call += f"targets{data.and_weights})"
-    end = " given the features" if name == "features" else ""
-    end = end or f", all {'classes' if data.is_of_classes else 'targets'}"
-    note = "the interval is for models that are not calibrated"
-    return measured(f"SKCE{end}", compute, call, note=note)
-
-
 def all_errors(data: Data, chosen: Choice) -> Part:
-    """The exact test of all errors together, and the SKCE."""
+    """The exact test of all errors together."""
     groups, kernel, predictions, text, how = chosen
-    others: dict[str, Any] = {}
+    samples, title = (predictions, data.targets), "all errors together"
+    note, others = "redrawn are the targets, independently given the predictions", {}
     if groups:
-        options: Any = {"kernels": groups, "weights": data.weights}
-        samples = data.at(REDRAWS), predictions, data.targets
-        test = hypothesis_tests.aggregated_skce_test(*samples, **options)
-        call = f"hypothesis_tests.aggregated_skce_test(jax.random.fold_in(key, {REDRAWS}), {text}, "
-        call += f"targets, kernels=result.kernels{data.and_weights}).statistic"
-        numbers = float(test.statistic), float(test.pvalue)
-        entry = Entry("all errors together", numbers[0], pvalue=numbers[1], call=call)
+        test, entry = _exact(data, title, groups, "result.kernels", samples, text)
         count = len(jax.tree.leaves(test.adjusted_pvalue))
         how += f"The test has a soft maximum of {len(groups)} groups of {count} kernels, which "
         how += "result.tests['calibration'] shows. "
@@ -672,26 +665,16 @@ def all_errors(data: Data, chosen: Choice) -> Part:
             how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
     else:
         others["exact test"], low_rank = _linear(data, kernel, predictions)
-        test, entry = _exact(data, "exact test", others["exact test"], predictions, text)
+        shown = "result.other_kernels['exact test']"
+        test, entry = _exact(data, title, others["exact test"], shown, samples, text)
         how += f"The test has this one kernel. {low_rank}"
-    redrawn, note = TARGETS, "redrawn are the targets, independently given the predictions"
     if is_ensemble(predictions):
-        redrawn, note = MEMBERS, "redrawn is which of the members and the target is the target"
-        part: Any = test.components and test.components.unbiased
-        call = "result.tests['calibration'].components.unbiased.statistic"
-        more = {"by_chance": chance(part.null_samples), "call": call}
-        skce = Entry("SKCE, all targets", float(part.statistic), **more)
-    else:
-        is_large = data.size**2 > PAIRS
-        others["SKCE"] = _linear(data, kernel, predictions)[0] if is_large else kernel
-        skce = _interval(data, "SKCE", others["SKCE"], predictions, text)
+        note = "redrawn is which of the members and the target is the target"
     entries = (dataclasses.replace(entry, note=note),)
     section = Section("Is the model calibrated?", entries, how.strip(), test="calibration")
-    remark = "The squared kernel calibration error is zero for a calibrated model."
-    errors = Section("Kernel calibration errors", (skce,), remark, is_detail=True)
-    finding = Finding(entry.name, "not calibrated", "", is_last=True)
-    tests = {(redrawn, "calibration"): test}
-    return Part((section, errors), (finding,), tests, groups, others)
+    tests = {(MEMBERS if is_ensemble(predictions) else TARGETS, "calibration"): test}
+    finding = Finding(title, "not calibrated", "", is_last=True)
+    return Part((section,), (finding,), tests, groups, others)
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
@@ -703,18 +686,72 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     scale = kernels.median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
     closeness = kernels.SquaredExponential(scale, distances.Features(distances.Euclidean()))
     predictions = distributions.with_features(chosen.predictions, data.features)
-    text = f"distributions.with_features({chosen.text}, result.arrays['features'])"
     kernel, how = _linear(data, kernels.TensorProduct(closeness, chosen.kernel.target), predictions)
-    test, entry = _exact(data, "features", kernel, predictions, text)
-    entries, part = [entry], test.components.unbiased
-    if not is_ensemble(predictions):
-        entries.append(_interval(data, "features", kernel, predictions, text))
+    samples, text = (predictions, data.targets), _WITH_FEATURES.format(chosen.text)
+    shown, name = "result.other_kernels['features']", "all errors given the features"
+    test, entry = _exact(data, name, kernel, shown, samples, text)
     # Samples with similar features share the same error, and not only all samples.
+    part = test.components.unbiased
     is_shared = float(part.statistic) > chance(part.null_samples)[1]
     remark = "The test asks for more than calibration: that predictions are right given the "
     remark += f"features, which are divided by their standard deviations. {how}"
     words = "samples with similar features share the same error"
-    finding = Finding(entry.name, "wrong given the features", words, is_last=not is_shared)
-    section = Section(title, tuple(entries), remark.strip(), test="features")
+    finding = Finding(name, "wrong given the features", words, is_last=not is_shared)
+    section = Section(title, (entry,), remark.strip(), test="features")
     tests = {(MEMBERS if is_ensemble(predictions) else TARGETS, "features"): test}
     return Part((section,), (finding,), tests, other_kernels={"features": kernel})
+
+
+def kernel_errors(data: Data, chosen: Choice, parts: Part, pvalues: Mapping[str, float]) -> Part:
+    """SKCEs, with intervals where the test rejects: they do not hold for calibrated models."""
+    predictions, text, others, entries = chosen.predictions, chosen.text, {}, []
+    test = parts.tests.get((MEMBERS, "calibration"))
+    if test is not None:
+        part: Any = test.components and test.components.unbiased
+        call = "result.tests['calibration'].components.unbiased.statistic"
+        skce, more = float(part.statistic), {"by_chance": chance(part.null_samples), "call": call}
+        entries.append(Entry("SKCE, all targets", skce, **more))
+    elif data.size**2 <= PAIRS:
+        others["SKCE"] = chosen.kernel
+        classes = "classes" if data.is_of_classes else "targets"
+        asked = [(f"SKCE, all {classes}", "SKCE", "all errors together", predictions, text)]
+        if "features" in parts.other_kernels:
+            text = _WITH_FEATURES.format(text)
+            predictions = distributions.with_features(predictions, data.features)
+            name = "features", "all errors given the features", predictions, text
+            asked.append(("SKCE given the features", *name))
+        for title, name, of_test, predictions, text in asked:
+            is_rejected = pvalues[of_test] <= LEVEL
+            function = hypothesis_tests.skce_confidence_interval if is_rejected else estimators.skce
+            where = "hypothesis_tests" if is_rejected else "estimators"
+            call = f"{where}.{function.__name__}(result.other_kernels[{name!r}], {text}, targets"
+            kernel = (parts.other_kernels | others)[name]
+            samples = kernel, predictions, data.targets
+            compute = functools.partial(function, *samples, weights=data.weights)
+            entries.append(measured(title, compute, f"{call}{data.and_weights})"))
+    remark = "The squared kernel calibration error is zero for a calibrated model. Intervals are "
+    remark += "for models that are not calibrated, and left out where no test rejects."
+    section = Section("Kernel calibration errors", tuple(entries), remark, is_detail=True)
+    return Part((section,) * bool(entries), other_kernels=others)
+
+
+def wrong_way(data: Data) -> list[Finding]:
+    """That an outcome is rarer the larger its probability, by a z-test of the area under the ROC.
+
+    It is only asked after a rejection.
+    """
+    probs = data.known(data.predictions.class_probs)[:, 1].astype(float)
+    happened, shares = data.known(data.targets) == 1, data.shares / data.shares.sum()
+    values, places = np.unique(probs, return_inverse=True)
+    weights = np.bincount(places, shares, minlength=len(values))
+    ranks = (np.cumsum(weights) - weights / 2)[places]  # of ties, their middle
+    frequency = float(shares @ happened)
+    products = (happened - frequency) * (ranks - 0.5)
+    _, pvalue = scatter_of(products, shares)
+    area = 0.5 + shares @ products / max(frequency * (1 - frequency), 1e-12)
+    if area >= 0.5 or pvalue > _WRONG_WAY:
+        return []
+    text = f"{data.class_called(1)} is less frequent where its predicted probability is higher "
+    text += f"(area under the ROC curve {area:.2f}, {record.p_is(pvalue)}); is it the probability "
+    text += "of the other class?"
+    return [Finding("", "the predictions go the wrong way", text, advice=record.OTHER_CLASS)]

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+import sklearn.metrics
 
 import calibjax
 from calibjax import distributions, recalibration
@@ -22,7 +23,7 @@ from calibjax.evaluation.data import (
     task_of,
 )
 from calibjax.evaluation.record import Advice, Entry, Section, percent, percents, with_ends
-from calibjax.evaluation.sections import proper_scores, temperature
+from calibjax.evaluation.sections import proper_scores, temperature, wrong_way
 from tests.evaluation import samples
 
 KEY = jax.random.key(0)
@@ -157,6 +158,7 @@ GUMBEL = np.random.default_rng(1).gumbel(size=(200, 4))
 LOGITS = 2 * np.random.default_rng(2).normal(size=(200, 4))
 MEMBERS = np.random.default_rng(3).normal(size=(200, 8))
 SECOND = np.arange(200) % 3 == 1
+LABELS = np.arange(12) % 2
 EXACT = scipy.stats.norm.ppf(np.random.default_rng(4).permutation((np.arange(N) + 0.5) / N))
 NARROW, WIDE = (f"the predicted distributions are too {x}. The " for x in ("narrow", "wide"))
 HIGHER, LOWER = (f"the targets are {x} than predicted" for x in ("higher", "lower"))
@@ -227,6 +229,7 @@ def _two(temperature):
                 (_classes(3), "underconfident. Mean confidence 69.7 %, ac"),
                 (_two(3), "overconfident. Mean confidence "),
                 (_two(1 / 3), "underconfident. Mean confidence "),
+                (_two(-1), "the predictions go the wrong way. Class 1 is less frequent where its "),
             ]
         ),
     ],
@@ -354,3 +357,49 @@ def test_impossible_outcomes_are_counted(binary):
     data = checked_data(KEY, predictions, labels + (not binary), None, None, None)
     [text] = proper_scores(data).warnings
     assert text == "3 of 40 samples had a predicted probability of 0 for what happened"
+
+
+@pytest.mark.parametrize(("temperature", "is_wrong"), [(-1, True), (1e9, False), (2, False)])
+def test_probabilities_of_the_other_class(temperature, is_wrong):
+    """The area under the ROC curve is that of scikit-learn, with ties and weights."""
+    predictions, labels = _two(temperature)
+    probs, weights = predictions.probs.round(1), np.random.default_rng(0).uniform(0.2, 2, 200)
+    data = checked_data(KEY, distributions.Bernoulli(probs), labels, None, None, weights)
+    found = wrong_way(data)
+    assert bool(found) == is_wrong
+    if is_wrong:
+        area = sklearn.metrics.roc_auc_score(labels, probs, sample_weight=weights)
+        assert f"(area under the ROC curve {area:.2f}, p = " in found[0].text
+        table = Section("", (Entry("x", 0.0, pvalue=0.01),))
+        part = Part((table,), (Finding("x", "overconfident", "numbers"),))
+        said, pvalues = _said(part)
+        told = _sentences(DATA, part, [*found, *said], pvalues)
+        assert told[0].startswith("Miscalibrated: the predictions go the wrong way. Class 1 is ")
+        assert told[0].endswith("); is it the probability of the other class?")
+        assert told[1] == "Overconfident: numbers."
+        assert _advice(part, [*found, *said]) == [record.OTHER_CLASS]
+
+
+def test_reasons_are_words():
+    """Without the name of an argument that the reader never wrote."""
+
+    def separated():
+        labels = distributions.Bernoulli(np.where(LABELS, 0.6, 0.4)), LABELS
+        return recalibration.temperature_interval(*labels)
+
+    entry = measured("temperature", separated, "")
+    assert entry.note.startswith(
+        "does not exist: it needs a minimum between T = 4.5e-05 and 2.2e+04, "
+    )
+    assert "2.2e+04, not the smallest value at T = " in entry.note
+
+
+def test_scores_of_vectors():
+    values = np.random.default_rng(0).normal(size=(20, 5, 2))
+    data = checked_data(KEY, distributions.Ensemble(values), values[:, 0], None, None, None)
+    [section] = proper_scores(data).sections
+    score, error = section.entries
+    distances = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1)
+    expected = distances[:, 0].mean() - distances.mean() / 2
+    assert (score.name, score.value) == ("energy score", pytest.approx(expected, rel=1e-5))
+    assert error.name == "mean squared error"
