@@ -16,15 +16,9 @@ from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.evaluation.data import LEVEL, Data, Finding, Part, scatter_of, shown_classes
-from calibjax.evaluation.record import (
-    MAP_OF_QUANTILES,
-    Entry,
-    Section,
-    number,
-    percent,
-    percents,
-)
+from calibjax.evaluation import record
+from calibjax.evaluation.data import LEVEL, Data, scatter_of
+from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percent, percents
 
 NUM_CELLS = 10  # into which ranks and probabilities are cut
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
@@ -197,7 +191,7 @@ def where_wrong(data: Data) -> Part:
         observed, predicted = percents(entry.value, entry.expected or 0.0)
         word = f"{name} {verb} {more} often than predicted" + f" where {region}" * bool(region)
         text = f"{observed} observed, {predicted} predicted in {inside} samples"
-        advice = MAP_OF_QUANTILES if data.task == "regression" else None
+        advice = record.MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
     remark = f"Of {count} events in regions of the predictions, those whose frequencies "
     remark += "differ most from the predicted ones, in standard errors. They were searched for "
@@ -251,7 +245,7 @@ def _values(predictions: Distribution, name: str) -> jax.Array:
 def _of_classes(data: Data, probs: np.ndarray) -> Iterator[View]:
     """Each class, and the top label, where its probability is between two numbers."""
     labels, call = data.known(data.targets), "predictions.class_probs"
-    m, shown, shares = probs.shape[1], shown_classes(probs), np.arange(1, NUM_CELLS) / NUM_CELLS
+    m, shown, shares = probs.shape[1], data.shown_classes, np.arange(1, NUM_CELLS) / NUM_CELLS
     numbers, top, largest = np.arange(m - 1), probs.argmax(1), probs.max(1)
 
     def called(low: float, high: float) -> str:
