@@ -131,6 +131,17 @@ class Column(NamedTuple):
         # Rounding must not take a share out of its range.
         return min(1.0, max(0.0, expected + error)) if self.kind else expected + error
 
+    def entry(
+        self, name: str, shares: np.ndarray, error: float, scatter: float, limit: float
+    ) -> Entry:
+        """The row of samples with these shares, from their mean error and its critical value."""
+        expected = shares @ np.broadcast_to(self.expected, len(shares))
+        expected = float(expected / np.abs(shares).sum())
+        both = (error, error - 1.96 * scatter, error + 1.96 * scatter, -limit, limit)
+        value, low, high, *by_chance = (self.shown(x, expected) for x in both)
+        ends: Any = {"low": low, "high": high} if scatter else {}
+        return Entry(name, value, expected, by_chance=(by_chance[0], by_chance[1]), **ends)
+
     def finding(self, entry: Entry, group: str, is_same: bool, of_classes: bool) -> Finding:
         """What is said of an entry; of a group only if it is not the same everywhere."""
         observed, predicted = record.percents(entry.value, entry.expected or 0.0)
@@ -163,29 +174,19 @@ def mean_errors(data: Data) -> Part:
     values = data.known(values).astype(float).reshape(data.size, -1)
     arrays = test.estimate, test.adjusted_pvalue, test.critical_value()
     arrays = [np.asarray(x, float).reshape(len(names), -1) for x in arrays]
-    own = data.known(members).astype(float) * data.shares[:, None]
+    shares = data.known(members).astype(float) * data.shares[:, None]
     asked = [(g, c) for g in range(len(names)) for c in columns if c.in_groups or not g]
     entries, findings = ([], []), []
     for g, c in asked:
-        errors = arrays[0][g]
-        error, p, limit = (float(x[g, c.number]) for x in arrays)
-        scatter, by_scatter = scatter_of(values[:, c.number], own[:, g])
-        expected = own[:, g] @ np.broadcast_to(c.expected, data.size)
-        expected = float(expected / np.abs(own[:, g]).sum())
-        low, high = (c.shown(error + x * scatter, expected) for x in (-1.96, 1.96))
+        error, pvalue, limit = (float(x[g, c.number]) for x in arrays)
+        scatter, by_scatter = scatter_of(values[:, c.number], shares[:, g])
         weights = f"result.arrays['memberships'][:, {g - 1}]" * bool(g)
-        entry = Entry(
-            f"{c.name}, {names[g]}" if g else c.name,
-            c.shown(error, expected),
-            expected=expected,
-            low=low if scatter else None,
-            high=high if scatter else None,
-            by_chance=(c.shown(-limit, expected), c.shown(limit, expected)),
-            pvalue=min(1.0, max(p, len(asked) * by_scatter)),
-            call=data.mean_of(c.values, weights) + " ** 0.5" * (c.kind == "root"),
-        )
+        name, call = f"{c.name}{f', {names[g]}' * bool(g)}", data.mean_of(c.values, weights)
+        more: Any = {"pvalue": min(1.0, max(pvalue, len(asked) * by_scatter))}
+        more["call"] = call + " ** 0.5" * (c.kind == "root")
+        entry = dataclasses.replace(c.entry(name, shares[:, g], error, scatter, limit), **more)
         entries[g > 0].append(entry)
-        if not c.is_explained(errors):
+        if not c.is_explained(arrays[0][g]):
             is_same = abs(error - arrays[0][0, c.number]) <= 1.96 * scatter
             findings.append(c.finding(entry, names[g], is_same, data.is_of_classes))
     order = {x.name: (g, x.pvalue, -abs(x.difference or 0)) for g in (0, 1) for x in entries[g]}
