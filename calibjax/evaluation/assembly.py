@@ -1,7 +1,7 @@
 """The evaluation of a model, put together from all other subpackages: `calibjax.evaluate`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,38 +10,14 @@ from jax.typing import ArrayLike
 
 from calibjax._core.gate import checked, unchecked
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation.data import LEVEL, Data, Finding, Part, checked_data, checked_names
-from calibjax.evaluation.places import where_wrong
-from calibjax.evaluation.record import (
-    NOTHING,
-    OTHERWISE,
-    POSSIBLE,
-    Advice,
-    Evaluation,
-    Section,
-    p_is,
-)
-from calibjax.evaluation.sections import (
-    all_errors,
-    chosen_kernels,
-    errors_given_features,
-    mean_errors,
-    proper_scores,
-    temperature,
-)
+from calibjax.evaluation import record, sections
+from calibjax.evaluation.data import LEVEL, Data, checked_data, checked_names
+from calibjax.evaluation.record import Advice, Evaluation, Finding, Part, Section, p_is
+from calibjax.evaluation.regions import where_wrong
 from calibjax.hypothesis_tests.components import largest_scores
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 Progress = Callable[[str, int, int], None]
-_TASKS = {
-    "classification": "classification with {size} classes",
-    "binary": "binary classification",
-    "regression": "regression (distributions of numbers)",
-    "counts": "counts",
-    "multivariate": "regression with vectors as targets",
-    "ensembles": "ensembles of {size} members",
-    "quantiles": "quantile forecasts",
-}
 _MOST = 4  # findings that are said
 _TIED = 1e-5  # relative difference up to which standardised statistics are equal
 
@@ -72,15 +48,14 @@ def evaluate(
 
     What it chooses, and why:
 
-    - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test` for n ≤ 2000,
-      since nobody knows the scale of an unknown error; above that, where power is plenty and time
-      is not, the exact test with one kernel, and for n > 5000 with one of low rank
-      (`kernels.Nystrom`, 100 landmarks), which takes linear time. Ensembles have
-      `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
+    - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test`, because nobody
+      knows the scale of an unknown error. For n > 2000 its kernels on predictions are of low rank
+      (`kernels.Nystrom`, 100 landmarks), with which it takes linear time. Ensembles have
+      `hypothesis_tests.ensemble_skce_test` with one kernel. Both are exact for every n, if
       targets are independent given the predictions: not for overlapping forecast horizons or
       clusters, see `hypothesis_tests.cluster_skce_test`.
     - Where the targets have no features, which make tests matrix products (as for vectors), all
-      groups are tested for n ≤ 400. For n > 2000, and for families whose expectations have no
+      groups are tested for n ≤ 400. For n > 400, and for families whose expectations have no
       closed form at all, each prediction is replaced by an ensemble of 20 draws from it, of which
       the test is exact, too.
     - The *kernels* are `kernels.default_kernels`, chosen from the predictions alone, from
@@ -94,12 +69,17 @@ def evaluate(
       set of their own, and p-values are multiplied by the number of sets. That of a mean error is
       at least that of a z-test with the observed scatter, so that no group is blamed for what is
       wrong with the scatter of all predictions.
-    - Where a test rejects and no sentence would name an error, *places* are searched: events in
+    - Where a test rejects and no sentence would name an error, *regions* are searched: events in
       regions of the predictions, such as targets between two numbers, that occur more or less often
-      than predicted. Their p-values are adjusted for all of them, and only for them, since the
-      search takes place after a rejection at 5 %.
+      than predicted. Their p-values are adjusted for all of them, and only for them, because the
+      search follows a rejection at 5 %.
+    - Where a test rejects and one of two classes is less frequent where its probability is higher
+      (area under the ROC curve below one half, p ≤ 1 %), the first sentence asks whether the
+      probabilities are those of the other class.
+    - An *interval* of the SKCE is computed where the test rejects: it does not hold for calibrated
+      models.
     - *Quantiles* whose levels differ between the samples have the mean and the spread of their PIT
-      values only, and no places.
+      values only, and no regions.
     - The *temperature* minimises the negative log-likelihood, if that is finite. The gain is that
       of held-out predictions.
 
@@ -134,8 +114,8 @@ def evaluate(
             arrays, but makes decisions that depend on them.
         ValueError: if shapes or values are wrong, or n < 10.
 
-    Cost: that of the test, and n² evaluations of the kernel for each SKCE with an interval, of
-    which there are none for n > 4 · 10⁴. Up to n = 1000 most of the time goes to compiling.
+    Cost: that of the test, and n² evaluations of the kernel for each SKCE, of which there are none
+    for n > 4 · 10⁴. Up to n = 1000 most of the time goes to compiling.
 
     >>> import jax, jax.numpy as jnp
     >>> import calibjax
@@ -153,32 +133,38 @@ def evaluate(
     data = checked_data(key, predictions, targets, features, groups, weights)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
-    chosen: Any = None if data.task == "quantiles" else chosen_kernels(data)
-    questions: list[tuple[str, bool, Callable[[], Part]]] = [
-        ("observed and predicted", True, lambda: mean_errors(data)),
-        ("features", data.features is not None, lambda: errors_given_features(data, chosen)),
-        ("all errors together", chosen is not None, lambda: all_errors(data, chosen)),
-        ("scores", True, lambda: proper_scores(data)),
-        ("temperature", data.task not in ("quantiles", "ensembles"), lambda: temperature(data)),
-    ]
-    work = [(name, part) for name, is_asked, part in questions if is_asked]
+    chosen: Any = None if data.task == "quantiles" else sections.chosen_kernels(data)
+    work: dict[str, Callable[[], Part]] = {
+        "observed and predicted": lambda: sections.mean_errors(data),
+        "features": lambda: sections.errors_given_features(data, chosen),
+        "all errors together": lambda: sections.all_errors(data, chosen),
+        "scores": lambda: sections.proper_scores(data),
+        "temperature": lambda: sections.temperature(data),
+    }
+    left_out = {"features": data.features is None, "all errors together": chosen is None}
+    left_out["temperature"] = data.task in ("quantiles", "ensembles")
+    names = [x for x in work if not left_out.get(x)]
     parts, say = Part(), progress or (lambda *stage: None)
-    for number, (name, part) in enumerate(work):
-        say(name, number, len(work))
-        parts |= part()
+    for number, name in enumerate(names):
+        say(name, number, len(names) + 1)
+        parts |= work[name]()
+    say("where it is wrong", len(names), len(names) + 1)
     parts = adjusted(parts)
     said, pvalues = _said(parts)
+    if chosen is not None:
+        parts |= sections.kernel_errors(data, chosen, parts, pvalues)
     if said and not any(finding.text for finding in said):
-        say("where it is wrong", len(work), len(work) + 1)
-        places = where_wrong(data)
-        parts |= places
-        said = [*_said(places)[0], *said]
+        regions = where_wrong(data)
+        parts |= regions
+        said = [*_said(regions)[0], *said]
+    if said and data.task == "binary":
+        said = [*sections.wrong_way(data), *said]
     return Evaluation(
         task=data.task,
         num_samples=data.size,
-        description=_described(data),
+        description=data.described,
         sections=parts.sections,
-        sentences=tuple(_sentences(data, parts, said, pvalues)),
+        sentences=tuple(_sentences(data.size, parts, said, pvalues)),
         notes=tuple(_notes(parts, pvalues)),
         kernels=parts.kernels,
         other_kernels=parts.other_kernels,
@@ -203,9 +189,7 @@ def adjusted(parts: Part) -> Part:
     }
 
     def adjust(section: Section) -> Section:
-        if section.test not in smallest:
-            return section
-        pool, entries = smallest[section.test], []
+        entries, pool = [], smallest.get(section.test, np.ones(1))
         for entry in section.entries:
             if entry.pvalue is not None:
                 count = np.searchsorted(pool, entry.pvalue * (1 + 1e-6), "right")
@@ -248,62 +232,58 @@ def _said(parts: Part) -> tuple[list[Finding], dict[str, float]]:
 
 
 def _sentences(
-    data: Data, parts: Part, said: Sequence[Finding], pvalues: Mapping[str, float]
+    size: int, parts: Part, said: Sequence[Finding], pvalues: Mapping[str, float]
 ) -> list[str]:
     """The verdict, what else was found, and what repairs it."""
-    texts = [_joined(_capital(x.word), ": ", x.text) if x.text else "" for x in said]
     warnings = [f"{text}, which never occurs if a model is calibrated." for text in parts.warnings]
-    names = "Groups", "Given the features"
-    extra = [text for name in names if (text := _not_found(name, parts, pvalues))]
+    extra = [*_not_found(parts, pvalues)]
     if not said:
         smallest = f"smallest {p_is(min(pvalues.values()))}" if pvalues else "there was no test"
         if warnings:
             rest = f"No other error was found ({smallest})."
             return [f"Miscalibrated: {warnings[0]}", rest, *extra]
-        first = f"No miscalibration was found in {data.size} predictions ({smallest})."
+        first = f"No miscalibration was found in {size} predictions ({smallest})."
         return [first, "This does not show that the model is calibrated.", *extra]
     verdict = f"Miscalibrated: {_joined(said[0].word, '. ', _capital(said[0].text))}"
     if not said[0].text:
         p = p_is(pvalues[said[0].entry])
         verdict = f"Miscalibrated ({p}), but no single error explains it."
-    others = list(filter(None, texts[1:]))
+    others = [_joined(_capital(x.word), ": ", x.text) for x in said[1:] if x.text]
     more = len(others) - _MOST + 1
     if more > 1:
         others = [*others[: _MOST - 1], f"{more} more errors were found, see the tables."]
-    repair = [f"{text}." for _, text in parts.repair]
-    return [verdict, *warnings, *others, *repair, *parts.remarks, *extra]
+    return [verdict, *warnings, *others, *parts.remarks, *extra]
 
 
 def _joined(word: str, separator: str, text: str) -> str:
     """What is wrong, and the numbers, as a sentence or two."""
-    is_part = text[:3].lower() == "by "
-    return f"{word}, {text[:1].lower()}{text[1:]}." if is_part else f"{word}{separator}{text}."
+    if text[:3].lower() == "by ":
+        separator, text = ", ", f"by {text[3:]}"
+    return f"{word}{separator}{text}{'' if text.endswith('?') else '.'}"
 
 
-def _not_found(name: str, parts: Part, pvalues: Mapping[str, float]) -> str:
-    """That a question has been answered."""
-    entries = (x for section in parts.sections if section.title == name for x in section.entries)
-    values = [pvalues[x.name] for x in entries if x.name in pvalues]
-    if not values or min(values) <= LEVEL:
-        return ""
-    what = "In none of the groups was an error found"
-    what = what if name == "Groups" else "No error that depends on the features was found"
-    return f"{what} (smallest {p_is(min(values))})."
+def _not_found(parts: Part, pvalues: Mapping[str, float]) -> Iterator[str]:
+    """Questions that the user asked, and that have been answered."""
+    asked = {
+        "Groups": "In none of the groups was an error found",
+        "Given the features": "No error that depends on the features was found",
+    }
+    for section in parts.sections:
+        values = [pvalues[x.name] for x in section.entries if x.name in pvalues]
+        if section.title in asked and values and min(values) > LEVEL:
+            yield f"{asked[section.title]} (smallest {p_is(min(values))})."
 
 
 def _notes(parts: Part, pvalues: Mapping[str, float]) -> list[str]:
     """What the p-values are."""
-    if not pvalues:
-        return []
-    number = len(parts.tests)
     text = "p-values are exact: the data are compared with data sets redrawn from the predictions."
-    if number > 1:
-        text += f" They are adjusted for the {number} tests that the sentences rest on"
+    if len(parts.tests) > 1:
+        text += f" They are adjusted for the {len(parts.tests)} tests that the sentences rest on"
         text += ", so that for a calibrated model the probability of any error that is named is at "
         text += "most 5 %."
     if any(section.title == "Where it is wrong" for section in parts.sections):
         text += " Those of regions are adjusted for all regions searched, and for no test."
-    return [text]
+    return [text] * bool(pvalues)
 
 
 def _capital(text: str) -> str:
@@ -312,48 +292,16 @@ def _capital(text: str) -> str:
 
 def _weighted(data: Data, advice: Advice) -> Advice:
     """The advice for samples with weights."""
-    if not data.has_weights:
-        return advice
-    call = advice.call.replace("targets)", "targets, weights=weights)")
-    return Advice(advice.text, call.replace("numbers)\n", "numbers, weights=weights)\n"))
+    call = advice.call.replace("targets)", f"targets{data.and_weights})")
+    return Advice(advice.text, call.replace("numbers)\n", f"numbers{data.and_weights})\n"))
 
 
 def _advice(parts: Part, said: Sequence[Finding]) -> list[Advice]:
     """What to do, the most useful first."""
-    first = [POSSIBLE] * bool(parts.warnings)
+    first = [record.POSSIBLE] * bool(parts.warnings)
     if not said:
-        return first or [NOTHING]
-    repairs = [advice for advice, _ in parts.repair]
-    others = [x.advice for x in said if x.advice and not (x.is_repaired and repairs)]
-    return [*first, *(dict.fromkeys([*repairs, *others]) or [OTHERWISE])]
-
-
-def task_in_words(data: Data) -> str:
-    """What kind of targets is predicted, with the number of classes or members."""
-    predictions, size = data.predictions, 0
-    if data.is_of_classes or data.task == "ensembles":
-        shape = (predictions.class_probs if data.is_of_classes else predictions.values).shape
-        size = shape[1]
-    return _TASKS[data.task].format(size=size)
-
-
-def weights_in_words(data: Data) -> str:
-    """How many samples there are with the weights, if there are any."""
-    if not data.has_weights:
-        return ""
-    return f", with weights (effectively {1 / np.mean(data.shares**2) * data.size:.4g})"
-
-
-def _described(data: Data) -> str:
-    """What was evaluated, in words."""
-    described = f"{data.size} predictions, {type(data.predictions).__name__}: {task_in_words(data)}"
-    for number, what in (
-        (len(data.group_names), "group"),
-        (0 if data.features is None else data.features.shape[1], "feature"),
-    ):
-        if number:
-            described += f", {number} {what}" + "s" * (number != 1)
-    described += weights_in_words(data)
-    if data.read_as:
-        described += f"; the array of predictions was read as {data.read_as}"
-    return f"{described}."
+        return first or [record.NOTHING]
+    if said[0].advice is record.OTHER_CLASS:
+        return [*first, record.OTHER_CLASS]
+    others = [x.advice for x in said if x.advice and not (x.is_repaired and parts.advice)]
+    return [*first, *(dict.fromkeys([*parts.advice, *others]) or [record.OTHERWISE])]

@@ -4,46 +4,39 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import hypothesis_tests, scores
+from calibjax import hypothesis_tests
 from calibjax._core import checks
 from calibjax._core.gate import checked, group_ids, unchecked
 from calibjax.distances import Features
 from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
-from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
-from calibjax.evaluation.data import LEVEL, Data, Part, checked_data, measured
+from calibjax.evaluation import sections
+from calibjax.evaluation.assembly import Progress
+from calibjax.evaluation.data import LEVEL, Data, checked_data, measured
 from calibjax.evaluation.record import (
     Advice,
     Entry,
     Evaluation,
     Panel,
+    Part,
     Section,
     p_is,
     with_ends,
 )
-from calibjax.evaluation.sections import FEW, has_features, pit_panel, reliability_panel
 from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.defaults import distance_of_predictions, typical_distance
 
 _MOST = 5000  # predictions of which all pairs are taken
-# Scores, of which the first is taken that all models have: its name, and its unit.
-_SCORES: Mapping[Callable[..., Any], tuple[str, str]] = {
-    scores.negative_log_likelihood: ("log score", " nats"),
-    scores.brier_score: ("Brier score", ""),
-    scores.crps: ("CRPS", ""),
-    scores.energy_score: ("energy score", ""),
-    scores.pinball_loss: ("pinball loss", ""),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,27 +69,41 @@ class Compared:
         return next(iter(self.data.values()))
 
     def rows_of(
-        self, what: str, function: Callable[..., Any], call: str, models: Any = None, by: str = ": "
+        self,
+        what: str,
+        function: Callable[..., Any],
+        call: str,
+        models: Any = None,
+        by: str = ": ",
+        unused: str = "",
     ) -> dict[Any, Entry]:
         """A function of each model or of some pairs, with p-values adjusted for all of these.
 
         Args:
             what: is computed.
-            function: of the predictions.
-            call: its expression, with a place for the name of each of these.
+            function: of the predictions, the targets and the options.
+            call: its expression, with a gap for the name of each of these.
             models: pairs of names; None for single models.
             by: what is between the names of a pair.
+            unused: the name of an option that the function does not have.
         """
-        entries, more = {}, "".join(f", {x}={x}" for x in self.options)
-        call = call.replace(", targets", f", targets{more}")
+        entries, options = {}, {x: value for x, value in self.options.items() if x != unused}
+        call = call.replace(", targets", ", targets" + "".join(f", {x}={x}" for x in options))
         for x in models or self.models:
-            both = (x,) if isinstance(x, str) else x
-            compute = functools.partial(function, *(self.models[name] for name in both))
-            text = call
+            both, text = (x,) if isinstance(x, str) else x, call
+            arguments = *(self.models[name] for name in both), self.targets
             for name in both:  # which may have braces
                 text = text.replace("{}", f"models[{name!r}]", 1)
+            compute = functools.partial(function, *arguments, **options)
             entries[x] = measured(f"{by.join(both)}: {what}", compute, text)
         return _adjusted(entries)
+
+    @property
+    def test(self) -> tuple[Callable[..., Any], str]:
+        """The test of one model, and what its p-values are called."""
+        if "clusters" in self.options:
+            return hypothesis_tests.cluster_skce_test, "p-value"
+        return hypothesis_tests.exact_skce_test, "exact p-value"
 
 
 def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> dict[str, Data]:
@@ -142,16 +149,19 @@ def _kind(data: Data) -> str:
 
 def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, str, str]:
     """The score, or the first that is finite for all models."""
+    known = {x[0]: (name, "") for name, x in sections.SCORES.items()}
+    likelihood, *_, squared = known
+    known[likelihood] = "log score", " nats"
     if score is not None:
         checks.function("function", "score", score)
         name = getattr(score, "__name__", "score").replace("_", " ")
-        return score, *_SCORES.get(score, (name, "")), "score"
-    supports = [getattr(p, "support", None) for p in values]
-    is_mixed = len({getattr(support, "is_integer", None) for support in supports}) > 1
-    for function in list(_SCORES)[is_mixed:]:  # no density is compared with a probability
+        return score, *known.get(score, (name, "")), "score"
+    is_whole = {sections.is_whole(p) for p in values}
+    left_out = [squared, likelihood][: len(is_whole)]  # no density is compared with a probability
+    for function in (x for x in known if x not in left_out):
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             if np.isfinite([function(p, targets) for p in values]).all():
-                return function, *_SCORES[function], f"scores.{function.__name__}"
+                return function, *known[function], f"scores.{function.__name__}"
     raise ValueError("score: expected a function, since no score is finite for all models")
 
 
@@ -160,13 +170,13 @@ def paired(c: Compared) -> Compared:
     one, kernel = c.first, _common_kernel(c)
     if kernel is None:
         return c
-    most = _MOST if has_features(kernel, one) else FEW
+    most = _MOST if sections.has_features(kernel, one) else sections.FEW
     if one.size > most:
         order = np.asarray(jax.random.permutation(one.at(0), one.size))
         rows = np.sort(order[one.shares[order] > 0][:most])
         some = jax.tree.map(lambda x: x[rows], (c.models, c.targets, c.options))
-        names = ("models", "targets", "options")
-        c = dataclasses.replace(c, rows=rows, **dict(zip(names, some, strict=True)))
+        models, targets, options = some
+        c = dataclasses.replace(c, rows=rows, models=models, targets=targets, options=options)
     kernels = {f"given {x}": kernel_given(kernel, p) for x, p in c.models.items()}
     return dataclasses.replace(c, kernels={"SKCE": kernel, **kernels})
 
@@ -177,12 +187,11 @@ def _common_kernel(c: Compared) -> Any:
         return None
     values = [*c.models.values()]
     kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
-    try:
+    with contextlib.suppress(NotImplementedError):
         if len(kinds) == 1:
             return default_kernel(jax.tree.map(lambda *leaves: np.concatenate(leaves), *values))
         return TensorProduct(Constant(), default_kernel(values[0]).target)
-    except NotImplementedError:
-        return None
+    return None
 
 
 def kernel_given(kernel: Any, given: Distribution) -> TensorProduct:
@@ -200,8 +209,8 @@ def predictions_given(predictions: Distribution, given: Distribution) -> Any:
 def _adjusted(entries: Mapping[Any, Entry]) -> dict[Any, Entry]:
     """The entries with p-values by the method of Holm (1979), where they have any."""
     adjusted, pvalues, largest = dict(entries), _pvalues(entries), 0.0
-    for place, x in enumerate(sorted(pvalues, key=pvalues.__getitem__)):
-        largest = min(1.0, max(largest, (len(pvalues) - place) * pvalues[x]))
+    for rank, x in enumerate(sorted(pvalues, key=pvalues.__getitem__)):
+        largest = min(1.0, max(largest, (len(pvalues) - rank) * pvalues[x]))
         adjusted[x] = dataclasses.replace(entries[x], pvalue=largest)
     return adjusted
 
@@ -226,13 +235,10 @@ def _neither(pvalues: Mapping[tuple[str, str], float], verb: str) -> list[str]:
 def of_scores(c: Compared, _: Part) -> Part:
     """The score of each model, and paired differences: the verdict first."""
     score, name, unit, text = c.score
-    y, test = c.targets, functools.partial(hypothesis_tests.score_difference, score=score)
-    alone = dataclasses.replace(
-        c, options={x: c.options[x] for x in ("weights",) if x in c.options}
-    )
-    means = alone.rows_of(name, lambda p: score(p, y, **alone.options), f"{text}({{}}, targets)")
+    means = c.rows_of(name, score, f"{text}({{}}, targets)", unused="clusters")
+    test = functools.partial(hypothesis_tests.score_difference, score=score)
     call = f"hypothesis_tests.score_difference({{}}, {{}}, targets, score={text})"
-    differences = c.rows_of(name, lambda p, q: test(p, q, y, **c.options), call, c.pairs, " - ")
+    differences = c.rows_of(name, test, call, c.pairs, " - ")
     order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
     significant = [x for x, p in pvalues.items() if p <= LEVEL]
     is_best, texts = sum(order[0] in x for x in significant) == len(order) - 1 > 1, []
@@ -254,26 +260,23 @@ def of_scores(c: Compared, _: Part) -> Part:
     return _part("Which has the better score?", remark, texts, means, differences)
 
 
-def _test(c: Compared) -> tuple[Callable[..., Any], str]:
-    """The test of one model, and what its p-values are called."""
-    if "clusters" in c.options:
-        return hypothesis_tests.cluster_skce_test, "p-value"
-    return hypothesis_tests.exact_skce_test, "exact p-value"
-
-
 def calibration(c: Compared, _: Part) -> Part:
     """The test of each model, its SKCE, and differences of SKCEs."""
-    (test, name), kernel, y = _test(c), c.kernels["SKCE"], c.targets
-    text, key = "result.other_kernels['SKCE']", c.first.at(1)
+    (test, name), kernel, text = c.test, c.kernels["SKCE"], "result.other_kernels['SKCE']"
     call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), {text}, {{}}, targets)"
-    tests = c.rows_of(name, lambda p: test(key, kernel, p, y, **c.options), call)
-    skce = hypothesis_tests.skce_confidence_interval
+    tests = c.rows_of(name, functools.partial(test, c.first.at(1), kernel), call)
+    interval = functools.partial(hypothesis_tests.skce_confidence_interval, kernel)
     call = f"hypothesis_tests.skce_confidence_interval({text}, {{}}, targets)"
-    skces = c.rows_of("SKCE", lambda p: skce(kernel, p, y, **c.options), call)
-    difference, call = hypothesis_tests.skce_difference, f"({text}, {{}}, {{}}, targets)"
-    of_pairs = lambda p, q: difference(kernel, p, q, y, **c.options)  # noqa: E731
-    call = f"hypothesis_tests.skce_difference{call}.estimate"
-    differences = c.rows_of("SKCE", of_pairs, call, c.pairs, " - ")
+    skces = c.rows_of("SKCE", interval, call)
+    skces = {  # the interval is for models that are not calibrated
+        x: entry
+        if (tests[x].pvalue or 0) <= LEVEL
+        else dataclasses.replace(entry, standard_error=None, low=None, high=None)
+        for x, entry in skces.items()
+    }
+    difference = functools.partial(hypothesis_tests.skce_difference, kernel)
+    call = f"hypothesis_tests.skce_difference({text}, {{}}, {{}}, targets).estimate"
+    differences = c.rows_of("SKCE", difference, call, c.pairs, " - ")
     pvalues, unclear = _pvalues(tests), _pvalues(differences)
     texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
     if pvalues and not texts:
@@ -282,10 +285,8 @@ def calibration(c: Compared, _: Part) -> Part:
         better, worse = pair if differences[pair].value < 0 else pair[::-1]
         texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
     texts += _neither(unclear, "be better calibrated")
-    remark = (
-        "The SKCE of a calibrated model is zero; intervals are for other models. Of two models "
-    )
-    remark += "with the same error, the one with more similar predictions has the larger SKCE."
+    remark = "The SKCE of a calibrated model is zero, and has no interval. Of two models with the "
+    remark += "same error, the one with more similar predictions has the larger SKCE."
     return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
 
 
@@ -294,13 +295,12 @@ def knowledge(c: Compared, before: Part) -> Part:
 
     A model that is rejected by itself says nothing about others: it is wrong given anything.
     """
-    (test, name), tests, key = _test(c), {}, c.first.at(3)
+    (test, name), tests = c.test, {}
     for pair in itertools.chain(*((x, x[::-1]) for x in c.pairs)):
         kernel = f"given {pair[1]}"
 
-        def given(p: Any, q: Any, kernel: str = kernel) -> Any:
-            data = predictions_given(p, q), c.targets
-            return test(key, c.kernels[kernel], *data, **c.options)
+        def given(p: Any, q: Any, y: Any, kernel: Any = c.kernels[kernel], **options: Any) -> Any:
+            return test(c.first.at(3), kernel, predictions_given(p, q), y, **options)
 
         call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 3), result.other_kernels"
         call += f"[{kernel!r}], distributions.with_features({{}}, {{}}), targets)"
@@ -309,7 +309,7 @@ def knowledge(c: Compared, before: Part) -> Part:
     alone = _pvalues({x.name: x for section in before.sections for x in section.entries})
     is_right = {x: alone.get(f"{x}: {name}", 1) > LEVEL for x in c.models}
     pvalues = {x: p for x, p in _pvalues(tests).items() if is_right[x[0]]}
-    texts, repair, knows = [], [], {x: p for x, p in pvalues.items() if p <= LEVEL}
+    texts, advice, knows = [], [], {x: p for x, p in pvalues.items() if p <= LEVEL}
     unclear = [x for x in c.pairs if {x, x[::-1]} <= pvalues.keys() - knows.keys()]
     for a, b in c.pairs:
         if (a, b) in knows and (b, a) in knows:
@@ -317,7 +317,7 @@ def knowledge(c: Compared, before: Part) -> Part:
             text = f"Each of {a} and {b} knows something that the other does not ({p})"
             texts.append(f"{text}: combining them would help.")
             text = f"Combine {a} and {b}, for example in a mixture; fit its weights to other data."
-            repair.append((Advice(text), ""))
+            advice.append(Advice(text))
     for (x, y), p in knows.items():
         text = f"{y} knows something that {x} does not ({p_is(p)})"
         texts.append(f"{text}: given the predictions of {y}, those of {x} are wrong.")
@@ -325,7 +325,7 @@ def knowledge(c: Compared, before: Part) -> Part:
     texts += _neither(smallest, "know what the other does not")
     remark = "If the first is calibrated, a small p means that the second knows something else."
     part = _part("Does one know what the other does not?", remark, texts, tests)
-    return dataclasses.replace(part, repair=tuple(repair))
+    return dataclasses.replace(part, advice=tuple(advice))
 
 
 @checked(targets=unchecked, weights=unchecked, clusters=unchecked, score=unchecked)
@@ -408,18 +408,16 @@ def compare(
     work = [("scores", of_scores, c)]
     if some.kernels:
         work += [("calibration", calibration, some), ("what one model knows", knowledge, some)]
-    for place, (name, question, samples) in enumerate(work):
-        say(name, place, len(work) + 1)
+    for number, (name, question, samples) in enumerate(work):
+        say(name, number, len(work) + 1)
         parts |= question(samples, parts)
     say("figures", len(work), len(work) + 1)
     notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
     if some.rows is not None:
-        notes.append(
-            f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random, of "
-            "the rows result.arrays['rows']."
-        )
+        text = f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random, of "
+        notes.append(f"{text}the rows result.arrays['rows'].")
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
-    described += f"{task_in_words(c.first)}{weights_in_words(c.first)}"
+    described += c.first.task_in_words + c.first.weights_in_words
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
     return Evaluation(
         task=c.first.task,
@@ -430,17 +428,16 @@ def compare(
         notes=tuple(notes),
         other_kernels=some.kernels,
         arrays={} if some.rows is None else {"rows": jax.device_put(some.rows)},
-        panels=tuple(_panels(c)),
-        advice=tuple(advice for advice, _ in parts.repair),
+        panels=_panels(c),
+        advice=parts.advice,
     )
 
 
-def _panels(c: Compared) -> Iterator[Panel]:
+def _panels(c: Compared) -> tuple[Panel, ...]:
     """The reliability diagram of classes, or the PIT histogram of numbers, of each model."""
-    more = " This holds for independent samples: clusters scatter more."
-    more *= "clusters" in c.options
+    more, panels = " This holds for independent samples: clusters scatter more.", []
     for name, data in c.data.items():
-        if data.is_of_classes or data.pit is not None:
-            panel = reliability_panel(data) if data.is_of_classes else pit_panel(data)
-            caption = f"{name}: {panel.caption}{more}"
-            yield dataclasses.replace(panel, name=f"{name}, {panel.name}", caption=caption)
+        if panel := sections.main_panel(data):
+            caption = f"{name}: {panel.caption}{more * ('clusters' in c.options)}"
+            panels.append(panel._replace(name=f"{name}, {panel.name}", caption=caption))
+    return tuple(panels)

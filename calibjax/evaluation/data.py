@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,11 +22,10 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.estimators.pit import randomised
-from calibjax.evaluation.record import Advice, Entry, Panel, Section
+from calibjax.evaluation.record import Entry
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.intervals import SKCEDifference
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.kernels import Kernel
 
 _LONGEST = 20_000  # samples that are filled up; beyond, computing takes longer than compiling
 
@@ -66,7 +66,15 @@ _ANY = (
     "Ensemble(values), ..."
 )
 _NO_GROUPS = "None", "nan", "NaT", "<NA>"
-TARGETS, MEMBERS, RANKS = "targets", "members", "PIT values"  # what is redrawn
+_TASKS = {
+    "classification": "classification with {} classes",
+    "binary": "binary classification",
+    "regression": "regression (distributions of numbers)",
+    "counts": "counts",
+    "multivariate": "regression with vectors as targets",
+    "ensembles": "ensembles of {} members",
+    "quantiles": "quantile forecasts",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,64 +161,43 @@ class Data:
         return each[0] if (each == each[0]).all() else each[0, :0]
 
     @property
+    def shown_classes(self) -> Sequence[int]:
+        """The classes with the largest mean probability, in order; of two class 1."""
+        means = self.known(self.predictions.class_probs).mean(0)
+        largest = np.argsort(-means, kind="stable")[:MAX_CLASSES]
+        return [1] if means.size == 2 else sorted(largest.tolist())
+
+    @property
+    def task_in_words(self) -> str:
+        """What kind of targets is predicted."""
+        size = 0
+        if self.is_of_classes or self.task == "ensembles":
+            values = "class_probs" if self.is_of_classes else "values"
+            size = getattr(self.predictions, values).shape[1]
+        return _TASKS[self.task].format(size)
+
+    @property
+    def weights_in_words(self) -> str:
+        """How many samples there are with the weights, if there are any."""
+        effective = self.size / np.mean(self.shares**2)
+        return f", with weights (effectively {effective:.4g})" * self.has_weights
+
+    @property
+    def described(self) -> str:
+        """What was evaluated, in words."""
+        text = f"{self.size} predictions, {type(self.predictions).__name__}: {self.task_in_words}"
+        num_features = 0 if self.features is None else self.features.shape[1]
+        for number, what in ((len(self.group_names), "group"), (num_features, "feature")):
+            text += f", {number} {what}{'s' * (number > 1)}" * bool(number)
+        read = f"; the array of predictions was read as {self.read_as}" * bool(self.read_as)
+        return f"{text}{self.weights_in_words}{read}."
+
+    @property
     def arrays(self) -> dict[str, jax.Array]:
         """Those of `Evaluation.arrays`."""
         arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
         rows = {name: self.known(values) for name, values in arrays.items() if values is not None}
         return {name: jax.device_put(values) for name, values in rows.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """What is said where the p-value of an entry is at most 5 %.
-
-    Attributes:
-        entry: the name of the entry.
-        word: what is wrong, in a few words.
-        text: the numbers, in a sentence without a full stop. It is empty if the finding does not
-            say what is wrong; places are then searched.
-        is_last: whether it is said only if nothing else is.
-        advice: what to do about it, if anything is known.
-        is_repaired: whether a temperature that helps makes the advice unnecessary.
-    """
-
-    entry: str
-    word: str
-    text: str
-    is_last: bool = False
-    advice: Advice | None = None
-    is_repaired: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One part of the evaluation, or all of it.
-
-    Attributes:
-        sections: the numbers.
-        findings: what may be said, the most important first.
-        tests: by what is redrawn and by name; those that redraw the same share their redraws.
-        kernels, other_kernels, panels: those of `Evaluation`.
-        repair: what to do about any error, and in how many words it is said: of the temperature.
-        remarks: sentences without a p-value, said after all others.
-        warnings: what makes a model wrong without a test.
-    """
-
-    sections: tuple[Section, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    tests: dict[tuple[str, str], CalibrationTestResult] = dataclasses.field(default_factory=dict)
-    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
-    other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
-    panels: tuple[Panel, ...] = ()
-    repair: tuple[tuple[Advice, str], ...] = ()
-    remarks: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def __or__(self, other: "Part") -> "Part":
-        """Both parts."""
-        fields = (x.name for x in dataclasses.fields(self))
-        pairs = ((name, getattr(self, name), getattr(other, name)) for name in fields)
-        return Part(**{x: a | b if isinstance(a, dict) else a + b for x, a, b in pairs})
 
 
 def checked_data(
@@ -319,45 +306,47 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
-    """Memberships, [n, G], and names of groups that are given by a name each, or by memberships.
+    """Memberships, [n, G], and names of groups: a name for each sample, or memberships.
 
     Groups of a table or dictionary of columns are called by the names of these.
     """
     columns = [*(groups if isinstance(groups, Mapping) else getattr(groups, "columns", ()))]
     if columns:
-        parts = [_of_column(str(name), [*groups[name]], num_samples) for name in columns]
-        memberships, names = zip(*parts, strict=True)
-        return jax.device_put(np.concatenate(memberships, 1)), sum(names, ())
-    array = np.asarray(groups)
-    if array.ndim not in (1, 2) or len(array) != num_samples:
-        expected = f"shape [n] or [n, G] with n = {num_samples}, a group or memberships in G groups"
-        raise ValueError(f"groups: expected {expected}, got {array.shape}")
-    if array.ndim == 2:
-        array = checks.finite("groups", checks.real("groups", array))
-        return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
-    values = groups if isinstance(groups, list | tuple) else array.tolist()  # NaN beside texts
-    missing = [i for i, x in enumerate(values) if not isinstance(x, str) and str(x) in _NO_GROUPS]
+        parts = [_of_column(f"{name}", [*groups[name]], num_samples) for name in columns]
+    else:
+        array = np.asarray(groups)
+        if array.ndim not in (1, 2) or len(array) != num_samples:
+            expected = "a group or memberships in G groups"
+            expected = f"shape [n] or [n, G] with n = {num_samples}, {expected}"
+            raise ValueError(f"groups: expected {expected}, got {array.shape}")
+        if array.ndim == 2:
+            array = checks.finite("groups", checks.real("groups", array))
+            return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
+        names = groups if isinstance(groups, list | tuple) else array.tolist()  # None, not "None"
+        parts = [_of_column("", names, num_samples)]
+    memberships, names = zip(*parts, strict=True)
+    return jax.device_put(np.concatenate(memberships, 1)), sum(names, ())
+
+
+def _of_column(name: str, column: Sequence[Any], size: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Memberships of one column: in the group of that name, or in those that divide the samples."""
+    array = np.asarray(column)
+    if array.shape != (size,):
+        raise ValueError(f"groups: expected shape [n] with n = {size}, got {array.shape}")
+    if name and array.dtype.kind in "iufb" and ((array >= 0) & (array <= 1)).all():
+        return array[:, None] * 1.0, (name,)
+    missing = [i for i, x in enumerate(column) if not isinstance(x, str) and str(x) in _NO_GROUPS]
     if missing:
-        got = f"{values[missing[0]]} in row {missing[0]}; give these rows a group of their own"
+        got = f"{column[missing[0]]} in row {missing[0]}; give these rows a group of their own"
         raise ValueError(f"groups: expected integers or strings, got {got}")
     if array.dtype.kind not in "iubUSTO":
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
         raise TypeError(f"groups: expected integers or strings, got {got}")
     names = np.unique(array)
     with contextlib.suppress(TypeError, ValueError):  # unless there are other texts, by size
-        names = names[np.argsort([int(name) for name in names.tolist()], kind="stable")]
-    return jax.device_put(array[:, None] == names), tuple(f"group {name}" for name in names)
-
-
-def _of_column(name: str, column: list[Any], size: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Memberships of one column of a table, in the group of that name or in those of a division."""
-    values = np.asarray(column)
-    is_number = values.dtype.kind in "iufb" and values.shape == (size,)
-    if is_number and ((values >= 0) & (values <= 1)).all():
-        return values[:, None] * 1.0, (name,)
-    memberships, names = checked_groups(column, size)
-    called = tuple(f"{name} = {group.removeprefix('group ')}" for group in names)
-    return np.asarray(memberships) * 1.0, called
+        names = names[np.argsort([int(x) for x in names.tolist()], kind="stable")]
+    called = f"{name} =" if name else "group"
+    return (array[:, None] == names) * 1.0, tuple(f"{called} {x}" for x in names)
 
 
 def checked_names(data: Data, names: Any) -> tuple[str, ...]:
@@ -393,13 +382,6 @@ def _pit(data: Data) -> jax.Array | None:
     return estimators.pit_values(data.at(0), data.predictions, data.targets)
 
 
-def shown_classes(probs: ArrayLike) -> Sequence[int]:
-    """The `MAX_CLASSES` classes with the largest mean probability, in order; of two class 1."""
-    means = np.asarray(probs).mean(0)
-    largest = np.argsort(-means, kind="stable")[:MAX_CLASSES]
-    return [1] if means.size == 2 else sorted(largest.tolist())
-
-
 def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> Entry:
     """The entry of what a call returns: a number, an interval, or a test with its p-value.
 
@@ -414,7 +396,8 @@ def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> E
     try:
         value = compute()
     except (ValueError, NotImplementedError) as error:
-        return Entry(name, math.nan, call=call, note=f"does not exist: {error}")
+        reason = re.sub(r"^[^ ]+: expected (.*?), got ", r"it needs \1, not ", str(error))
+        return Entry(name, math.nan, call=call, note=f"does not exist: {reason}")
     names = {x: x for x in ("standard_error", "low", "high", "pvalue")}
     if isinstance(value, CalibrationTestResult):
         names = {"value": "pvalue", "standard_error": "pvalue_standard_error", "pvalue": "pvalue"}

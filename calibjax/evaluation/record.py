@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -80,17 +80,20 @@ class Advice:
 
 
 _HELD_OUT = (
-    "Fit it to data that the model was not trained on, and judge the result on data used for "
+    " Fit it to data that the model was not trained on, and judge the result on data used for "
     "neither."
 )
+_UNTRIED = f" Whether that helps was not computed.{_HELD_OUT}"
 _CALL = """\
-method = recalibration.{method}
+method = recalibration.{}
 params = method.fit(predictions, targets)
 repaired = method.apply(params, new_predictions)"""
+TEMPERATURE = Advice(
+    f"Scale all predictions by one temperature.{_HELD_OUT}", _CALL.format("TemperatureScaling()")
+)
 GROUPS = Advice(
-    "The errors differ between groups. Recalibrating within groups may repair them, if groups do "
-    "not overlap and those of new samples are known; whether it does was not computed. "
-    f"{_HELD_OUT}",
+    "The errors differ between groups. Recalibrate within groups, if groups do not overlap and "
+    f"those of new samples are known.{_UNTRIED}",
     """\
 method = recalibration.GroupWise(recalibration.PlattScaling())
 numbers = result.arrays["memberships"].argmax(1)  # result: this evaluation
@@ -100,19 +103,18 @@ repaired = method.apply(params, new_predictions, new_numbers)""",
 SHIFTS = Advice(
     "Shift the quantiles of each level by that quantile of the errors on held-out data (conformal "
     "prediction): each level is then right on average over all samples; errors that differ between "
-    f"samples remain. {_HELD_OUT}",
-    _CALL.format(method="QuantileShift()"),
+    f"samples remain.{_HELD_OUT}",
+    _CALL.format("QuantileShift()"),
 )
 MAP_OF_QUANTILES = Advice(
     "Map the quantiles of all predicted distributions by one monotone function: it repairs what is "
     "wrong on average over all of them. If the shape of the targets is another one, predict with a "
-    f"family that has it. Whether that helps was not computed. {_HELD_OUT}",
-    _CALL.format(method='QuantileRecalibration("isotonic")'),
+    f"family that has it.{_UNTRIED}",
+    _CALL.format('QuantileRecalibration("isotonic")'),
 )
 SCALING = Advice(
-    "Shift and scale the deviations of all predictions by the same numbers; whether that helps was "
-    f"not computed. {_HELD_OUT}",
-    _CALL.format(method="AffineScaling()"),
+    f"Shift and scale the deviations of all predictions by the same numbers.{_UNTRIED}",
+    _CALL.format("AffineScaling()"),
 )
 OTHER_COUNTS = Advice(
     "Predict with a family of counts whose variance is not given by its mean, such as "
@@ -121,6 +123,9 @@ OTHER_COUNTS = Advice(
 POSSIBLE = Advice(
     "Give everything that may happen a probability above 0: no temperature changes a probability "
     "of 0. Mixing the predictions with the frequencies of the outcomes in the training data does."
+)
+OTHER_CLASS = Advice(
+    "Look up which class the probabilities are of. If it is the other one, evaluate one minus them."
 )
 NOTHING = Advice(
     "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
@@ -133,26 +138,14 @@ OTHERWISE = Advice(
 )
 
 
-TEMPERATURE = Advice(
-    f"Scale all predictions by one temperature. {_HELD_OUT}",
-    _CALL.format(method="TemperatureScaling()"),
-)
-
-
-def map_of_classes(size: int) -> Advice:
-    """Maps of each probability, where one temperature is not enough."""
-    method = "PlattScaling()" if size < 1000 else "IsotonicRegression()"
-    text = (
-        "A map of the probability of each class may repair these errors. Whether it does was not "
-    )
-    text += "computed, so compare scores on held-out data. "
-    return Advice(text + _HELD_OUT, _CALL.format(method=method))
-
-
 def map_of(task: str, size: int) -> Advice:
-    """What may repair the predictions of a task, where nothing else is known."""
+    """What may repair the predictions of a task, where one temperature is not enough."""
     if task in ("classification", "binary"):
-        return map_of_classes(size)
+        text = "A map of the probability of each class may repair these errors. Whether it does "
+        text += f"was not computed, so compare scores on held-out data.{_HELD_OUT}"
+        return Advice(
+            text, _CALL.format("PlattScaling()" if size < 1000 else "IsotonicRegression()")
+        )
     maps = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": OTHER_COUNTS}
     return maps.get(task, SCALING)
 
@@ -176,8 +169,7 @@ class Section:
     test: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """One figure: a function of `calibjax.plotting` and what it draws.
 
     Attributes:
@@ -196,9 +188,57 @@ class Panel:
         """Draws on the Axes, or on those of a new figure if there are none."""
         return self.function(self.shown, ax=ax)
 
-    def figure(self) -> "Figure":
-        """A figure of its own."""
-        return self.draw().figure  # pyright: ignore[reportReturnType]  # never a SubFigure
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What is said where the p-value of an entry is at most 5 %.
+
+    Attributes:
+        entry: the name of the entry.
+        word: what is wrong, in a few words.
+        text: the numbers, in a sentence without a full stop. It is empty if the finding does not
+            say what is wrong; regions are then searched.
+        is_last: whether it is said only if nothing else is.
+        advice: what to do about it, if anything is known.
+        is_repaired: whether a temperature that helps makes the advice unnecessary.
+    """
+
+    entry: str
+    word: str
+    text: str
+    is_last: bool = False
+    advice: Advice | None = None
+    is_repaired: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One part of the evaluation, or all of it.
+
+    Attributes:
+        sections: the numbers.
+        findings: what may be said, the most important first.
+        tests: by what is redrawn and by name; those that redraw the same share their redraws.
+        kernels, other_kernels, panels: those of `Evaluation`.
+        remarks: sentences that need no p-value, said after all others.
+        advice: what to do about any error.
+        warnings: what makes a model wrong without a test.
+    """
+
+    sections: tuple[Section, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    tests: dict[tuple[str, str], CalibrationTestResult] = dataclasses.field(default_factory=dict)
+    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
+    other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
+    remarks: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __or__(self, other: "Part") -> "Part":
+        """Both parts."""
+        both = {x: (value, getattr(other, x)) for x, value in vars(self).items()}
+        return Part(**{x: a | b if isinstance(a, dict) else a + b for x, (a, b) in both.items()})
 
 
 _WIDTH = 100
@@ -407,20 +447,15 @@ class Evaluation:
         return "\n".join([*parts, "</div>"])
 
     def to_dict(self) -> dict[str, Any]:
-        """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings."""
-        return {
-            "task": self.task,
-            "num_samples": self.num_samples,
-            "description": self.description,
-            "sections": [dataclasses.asdict(section) for section in self.sections],
-            "sentences": list(self.sentences),
-            "notes": list(self.notes),
-            "advice": [dataclasses.asdict(one) for one in self.advice],
-        }
+        """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings.
+
+        Numbers that are not finite are None.
+        """
+        return {x.name: _plain(getattr(self, x.name)) for x in dataclasses.fields(self) if x.repr}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """`to_dict` as JSON, in which numbers that are not finite are null."""
-        return json.dumps(_finite(self.to_dict()), indent=indent, allow_nan=False)
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def figures(self) -> dict[str, "Figure"]:
         """One matplotlib figure for each of `captions`, which pyplot does not know of.
@@ -428,7 +463,7 @@ class Evaluation:
         Raises:
             ImportError: if matplotlib is not installed.
         """
-        return {panel.name: panel.figure() for panel in self.panels}
+        return {x.name: x.draw().figure for x in self.panels}  # pyright: ignore[reportReturnType]
 
     @property
     def captions(self) -> dict[str, str]:
@@ -459,10 +494,10 @@ class Evaluation:
         return figure
 
 
-def _finite(value: Any) -> Any:
-    """A tree with None in place of numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+def _plain(value: Any) -> Any:
+    """A tree of dictionaries and lists, with None instead of numbers that are not finite."""
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(item) for name, item in vars(value).items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,59 +4,30 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import (
-    distances,
-    distributions,
-    estimators,
-    hypothesis_tests,
-    kernels,
-    plotting,
-    recalibration,
-    scores,
-)
+from calibjax import distributions, estimators, hypothesis_tests, kernels, recalibration, scores
 from calibjax._core.gate import inner
 from calibjax.binnings import EqualMassBins, UniformBins
+from calibjax.distances import Euclidean, Features
 from calibjax.distributions import Bernoulli, Ensemble, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation import record
-from calibjax.evaluation.data import (
-    MEMBERS,
-    RANKS,
-    REDRAWS,
-    TARGETS,
-    Data,
-    Finding,
-    Part,
-    chance,
-    measured,
-    scatter_of,
-    shown_classes,
-)
-from calibjax.evaluation.record import (
-    BAND_LEVEL,
-    Advice,
-    Entry,
-    Panel,
-    Section,
-    number,
-    percent,
-    percents,
-    with_ends,
-)
+from calibjax.evaluation.data import LEVEL, REDRAWS, Data, chance, measured, scatter_of
+from calibjax.evaluation.record import Advice, Entry, Finding, Panel, Part, Section
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
-from calibjax.kernels.defaults import NUM_LANDMARKS, affordable, thinned
+from calibjax.kernels.defaults import affordable, thinned
 from calibjax.kernels.expectations import prepare_features
 from calibjax.lenses import OneVersusRest
+from calibjax.plotting import pit_histogram, reliability_diagram
 from calibjax.recalibration.base import tempered
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)  # of predictions without levels of their own
@@ -64,8 +35,11 @@ NUM_BINS = 10
 _LEAST = 20  # samples in a bin of the reliability diagram, on average
 _NUM_DRAWS = 199  # for the ranges of ECEs
 _TEST = "mean errors"
-_RANK = "their mean rank within the predictions is {} instead of {}"
 _NARROW, _WIDE = (f"the predicted distributions are too {x}" for x in ("narrow", "wide"))
+_PREDICTED = "Predicted beside the accuracy is the mean confidence."
+_NUMBERED = " Classes are numbered from 0."
+_PIT = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
+_TIES = " Ties with members or quantiles are broken at random."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,35 +95,34 @@ class Column(NamedTuple):
     """One residual: what is observed and predicted, and what is said if they differ.
 
     Attributes:
-        place: of the residual.
+        number: of the residual.
         name: of what is observed.
         values: an expression of it, whose mean is the call of the entry.
         expected: its predicted mean, [n], or a number.
         words: what is wrong if less is observed than predicted, and if more is.
-        text: the numbers, a function of the entry.
+        text: the numbers: {observed} and {predicted} in percent, the {size} of their difference,
+            and how many {times} the predicted value is observed.
         advice: what to do about it.
         kind: "share" is between 0 and 1; of "root" the root of the mean is shown, whose prediction
             is one.
         in_groups: whether groups have it, too.
         is_last: whether it is said only if nothing else is.
         is_repaired: whether a temperature that helps makes the advice unnecessary.
-        tails: places of the errors at the two ends of an interval.
-        scales: predicted standard deviations, by which a bias is divided, [d].
+        is_explained: whether other errors of the same samples explain it.
     """
 
-    place: int
+    number: int
     name: str
     values: str
     expected: Any
     words: tuple[str, str]
-    text: Callable[[Entry], str]
+    text: str
     advice: Advice | None
     kind: str = ""
     in_groups: bool = True
     is_last: bool = False
     is_repaired: bool = False
-    tails: tuple[int, ...] = ()
-    scales: Any = None
+    is_explained: Callable[[np.ndarray], bool] = lambda _: False
 
     def shown(self, error: float, expected: float) -> float:
         """The observed value."""
@@ -158,11 +131,37 @@ class Column(NamedTuple):
         # Rounding must not take a share out of its range.
         return min(1.0, max(0.0, expected + error)) if self.kind else expected + error
 
+    def entry(
+        self, name: str, shares: np.ndarray, error: float, scatter: float, limit: float
+    ) -> Entry:
+        """The row of samples with these shares, from their mean error and its critical value."""
+        expected = shares @ np.broadcast_to(self.expected, len(shares))
+        expected = float(expected / np.abs(shares).sum())
+        both = (error, error - 1.96 * scatter, error + 1.96 * scatter, -limit, limit)
+        value, low, high, *by_chance = (self.shown(x, expected) for x in both)
+        ends: Any = {"low": low, "high": high} if scatter else {}
+        return Entry(name, value, expected, by_chance=(by_chance[0], by_chance[1]), **ends)
+
+    def finding(self, entry: Entry, group: str, is_same: bool, of_classes: bool) -> Finding:
+        """What is said of an entry; of a group only if it is not the same everywhere."""
+        observed, predicted = record.percents(entry.value, entry.expected or 0.0)
+        size, times = (record.number(x) for x in (abs(entry.difference or 0), entry.value))
+        text = self.text.format(observed=observed, predicted=predicted, size=size, times=times)
+        word = self.words[(entry.difference or 0) > 0]
+        if group:
+            advice = record.GROUPS if of_classes else None
+            return Finding(entry.name, f"{word} in {group}", text, is_same, advice)
+        return Finding(entry.name, word, text, self.is_last, self.advice, self.is_repaired)
+
+
+Law = tuple[str, tuple[Any, Any], Residuals | None, list[Column]]
+
 
 def mean_errors(data: Data) -> Part:
     """What is observed and predicted on average, over all samples and in groups."""
-    law = _of_classes(data) if data.is_of_classes else _of_numbers(data)
-    redrawn, samples, residual, columns = law
+    redrawn, samples, residual, columns = (
+        _of_classes(data) if data.is_of_classes else _of_numbers(data)
+    )
     if not columns:
         return Part()
     members, names = np.ones((data.length, 1)), ("", *data.group_names)
@@ -174,101 +173,56 @@ def mean_errors(data: Data) -> Part:
     values = mean_residual(*samples) if residual is None else _residuals(residual, samples)
     values = data.known(values).astype(float).reshape(data.size, -1)
     arrays = test.estimate, test.adjusted_pvalue, test.critical_value()
-    errors, pvalues, critical = (np.asarray(x, float).reshape(len(names), -1) for x in arrays)
-    own = data.known(members).astype(float) * data.shares[:, None]
-    count = sum(1 + x.in_groups * (len(names) - 1) for x in columns)
+    arrays = [np.asarray(x, float).reshape(len(names), -1) for x in arrays]
+    shares = data.known(members).astype(float) * data.shares[:, None]
+    asked = [(g, c) for g in range(len(names)) for c in columns if c.in_groups or not g]
     entries, findings = ([], []), []
-    for g, c in [(g, c) for g in range(len(names)) for c in columns if c.in_groups or not g]:
-        error, p, limit = (float(x[g, c.place]) for x in (errors, pvalues, critical))
-        scatter, by_scatter = scatter_of(values[:, c.place], own[:, g])
-        expected = own[:, g] @ np.broadcast_to(c.expected, data.size)
-        expected = float(expected / np.abs(own[:, g]).sum())
+    for g, c in asked:
+        error, pvalue, limit = (float(x[g, c.number]) for x in arrays)
+        scatter, by_scatter = scatter_of(values[:, c.number], shares[:, g])
         weights = f"result.arrays['memberships'][:, {g - 1}]" * bool(g)
-        entry = Entry(
-            f"{c.name}, {names[g]}" if g else c.name,
-            c.shown(error, expected),
-            expected=expected,
-            low=c.shown(error - 1.96 * scatter, expected) if scatter else None,
-            high=c.shown(error + 1.96 * scatter, expected) if scatter else None,
-            by_chance=(c.shown(-limit, expected), c.shown(limit, expected)),
-            pvalue=min(1.0, max(p, count * by_scatter)),
-            call=data.mean_of(c.values, weights) + " ** 0.5" * (c.kind == "root"),
-        )
+        name, call = f"{c.name}{f', {names[g]}' * bool(g)}", data.mean_of(c.values, weights)
+        more: Any = {"pvalue": min(1.0, max(pvalue, len(asked) * by_scatter))}
+        more["call"] = call + " ** 0.5" * (c.kind == "root")
+        entry = dataclasses.replace(c.entry(name, shares[:, g], error, scatter, limit), **more)
         entries[g > 0].append(entry)
-        if finding := _finding(c, entry, errors[g]):
-            if g:
-                # What is wrong in the same way everywhere is no error of a group.
-                is_same = abs(error - errors[0, c.place]) <= 1.96 * scatter
-                word, advice = f"{finding.word} in {names[g]}", None
-                more = {"advice": record.GROUPS if data.is_of_classes else advice}
-                more |= {"is_last": is_same, "is_repaired": False}
-                finding = dataclasses.replace(finding, word=word, **more)
-            findings.append(finding)
+        if not c.is_explained(arrays[0][g]):
+            is_same = abs(error - arrays[0][0, c.number]) <= 1.96 * scatter
+            findings.append(c.finding(entry, names[g], is_same, data.is_of_classes))
     order = {x.name: (g, x.pvalue, -abs(x.difference or 0)) for g in (0, 1) for x in entries[g]}
     first = columns[0].name if data.task == "classification" else ""
     findings.sort(key=lambda x: (x.entry != first, *order[x.entry]))
     widths = [x for x in findings if x.word in (_NARROW, _WIDE)]
     # Of shapes that are both too narrow and too wide the clearer one is said.
     findings = [x for x in findings if x not in widths or x.word == widths[0].word]
-    remark = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
-    remark += " Ties with members or quantiles are broken at random." * (redrawn == RANKS)
-    if data.is_of_classes:
-        remark = "Predicted beside the accuracy is the mean confidence."
-        remark += "" if data.class_names else " Classes are numbered from 0."
-    remark *= data.is_of_classes or data.pit is not None
+    remark = _PREDICTED + _NUMBERED * (not data.class_names) if data.is_of_classes else ""
+    if data.pit is not None:
+        remark = _PIT + _TIES * (redrawn == "PIT values")
     sections = [Section("Observed and predicted", tuple(entries[0]), remark, test=_TEST)]
-    panels = _panels(data)
     if entries[1]:
         sections.append(Section("Groups", tuple(entries[1]), test=_TEST))
-        panels.append(_group_panel(data, test))
     if data.is_of_classes:
         sections.append(_binned(data))
     tests = {(redrawn, _TEST): test}
-    return Part(tuple(sections), tuple(findings), tests, panels=tuple(panels))
-
-
-def _finding(column: Column, entry: Entry, errors: np.ndarray) -> Finding | None:
-    """What is said of an entry, given all errors of its group; None if other entries say it."""
-    is_more, is_last = (entry.difference or 0) > 0, column.is_last
-    word = column.words[is_more]
-    if column.scales is not None and is_more:
-        bias = np.mean((errors[: column.place] / column.scales) ** 2)
-        if bias > (entry.value**2 - 1) / 2:  # the errors have one sign
-            return None
-    if column.tails:
-        below, above = errors[column.tails[0]], -errors[column.tails[1]]
-        if below * above <= 0:  # one tail alone is wrong: a bias says more
-            word, is_last = (
-                f"the intervals contain too {'many' if is_more else 'few'} targets",
-                True,
-            )
-    more = {"is_last": is_last, "advice": column.advice, "is_repaired": column.is_repaired}
-    return Finding(entry.name, word, column.text(entry), **more)
-
-
-Law = tuple[str, tuple[Any, Any], Residuals | None, list[Column]]
+    panels = tuple(filter(None, [main_panel(data)]))
+    return Part(tuple(sections), tuple(findings), tests, panels=panels)
 
 
 def _of_classes(data: Data) -> Law:
     """Accuracy beside confidence, and frequencies beside probabilities."""
     probs = data.known(data.predictions.class_probs).astype(float)
-    m, advice = probs.shape[1], record.map_of_classes(data.size)
-
-    def told(text: str, x: Entry) -> str:
-        return text.format(*percents(x.expected or 0.0, x.value))
-
-    words, text = ("overconfident", "underconfident"), "mean confidence {}, accuracy {}"
+    m, advice = probs.shape[1], record.map_of("classification", data.size)
+    words, text = ("overconfident", "underconfident"), "mean confidence {predicted}, accuracy "
     right = "estimators.top_label(predictions, targets)[1]", probs.max(1), words
-    rest = functools.partial(told, text), advice, "share"
+    rest = f"{text}{{observed}}", advice, "share"
     columns = [Column(m, "accuracy", *right, *rest, is_repaired=True)]
-    for c in shown_classes(probs):
+    for c in data.shown_classes:
         name = data.class_called(c)
         words = (f"{name} is overestimated", f"{name} is underestimated")
-        rest = functools.partial(told, "predicted {} on average, observed {}"), advice, "share"
-        columns.append(
-            Column(c, f"frequency of {name}", f"targets == {c}", probs[:, c], words, *rest)
-        )
-    return TARGETS, (data.predictions, data.targets), None, columns
+        rest = "predicted {predicted} on average, observed {observed}", advice, "share"
+        values = f"targets == {c}", probs[:, c]
+        columns.append(Column(c, f"frequency of {name}", *values, words, *rest))
+    return "targets", (data.predictions, data.targets), None, columns
 
 
 def _of_numbers(data: Data) -> Law:
@@ -276,96 +230,101 @@ def _of_numbers(data: Data) -> Law:
 
     They are those of targets, or of PIT values where the predictions are ensembles or quantiles.
     """
-    predictions, samples, task = bare(data.predictions, MonteCarlo), None, data.task
+    predictions, task = bare(data.predictions, MonteCarlo), data.task
+    samples: Any = (predictions, data.targets)
     levels: Any = LEVELS
     is_quantiles = task == "quantiles"
     is_ranks = is_quantiles or task == "ensembles" or not hasattr(predictions, "mean")
     if is_quantiles:
         levels = tuple(data.levels.tolist())
-    elif jnp.ndim(data.targets) > 1 or data.pit is None or _is_whole(predictions):
+    elif jnp.ndim(data.targets) > 1 or data.pit is None or is_whole(predictions):
         levels = ()
     if is_ranks and data.pit is None:
-        return TARGETS, (None, None), None, []
-    samples = predictions, data.targets
+        return "targets", samples, None, []
     if is_ranks:
         zeros: Any = np.zeros_like(data.pit)
         samples = Uniform(zeros, zeros + 1), data.pit
     has_moments = not (is_quantiles and levels)  # whose levels say where they are
-    means, inverse = (data.known(x).astype(float) for x in _moments(samples[0]))
-    d = means.shape[1] if has_moments else -1
+    columns = [*_moment_columns(data, samples[0], is_ranks)] if has_moments else []
     pairs = central_pairs(np.array(levels)).T.tolist() if levels else []
     residual = Residuals(has_moments, levels, tuple((low, high) for low, high in pairs))
-    columns = [*_moment_columns(data, means, inverse, is_ranks)] if has_moments else []
-    has_spread = any(x.kind == "root" for x in columns)
+    has_spread, first = any(x.kind == "root" for x in columns), 0
+    if has_moments:
+        first = (samples[1].shape[1] if jnp.ndim(samples[1]) > 1 else 1) + 1
     pit, advice = "result.arrays['pit']", record.map_of(task, data.size)
     for i, (low, high) in enumerate(pairs):
         nominal = levels[high] - levels[low]
         name = f"central {100 * nominal:.4g} % intervals"
         inside = f"({levels[low]:.6g} < {pit}) & ({pit} <= {levels[high]:.6g})"
         about = f"coverage of the {name}", inside, nominal, (_NARROW, _WIDE)
-        text = functools.partial(_contain, f"the {name} contain {{}} of the targets")
-        more: Any = {"is_repaired": True, "tails": (d + 1 + low, d + 1 + high)}
-        more["in_groups"] = not (has_spread or is_quantiles) and abs(nominal - 0.9) < 1e-6
-        columns.append(Column(d + 1 + len(levels) + i, *about, text, advice, "share", **more))
+        text = f"the {name} contain {{observed}} of the targets"
+        in_groups = not (has_spread or is_quantiles) and abs(nominal - 0.9) < 1e-6
+        # An error of one end alone is one of that quantile.
+        is_bias = functools.partial(_is_bias, first + low, first + high)
+        more: Any = {"in_groups": in_groups, "is_repaired": True, "is_explained": is_bias}
+        number = first + len(levels) + i
+        columns.append(Column(number, *about, text, advice, "share", **more))
+    middle = int(np.abs(np.array(levels) - 0.5).argmin()) if levels else 0
     for j, level in enumerate(levels):
         if is_ranks or level in (0.05, 0.5, 0.95):
             name = f"{100 * level:.4g} % quantiles"
             words = (f"the {name} are too low", f"the {name} are too high")
             about = f"coverage of the {name}", f"{pit} <= {level:.6g}", level, words
-            text = functools.partial(_contain, "{} of the targets are at most these")
-            middle = int(np.abs(np.array(levels) - 0.5).argmin())
+            text = "{observed} of the targets are at most these"
             more = {"is_last": not is_quantiles, "in_groups": is_quantiles and j == middle}
             shift = record.SHIFTS if is_quantiles else None
-            columns.append(Column(d + 1 + j, *about, text, shift, "share", **more))
-    return RANKS if is_ranks else TARGETS, samples, residual, columns
+            columns.append(Column(first + j, *about, text, shift, "share", **more))
+    return "PIT values" if is_ranks else "targets", samples, residual, columns
 
 
-def _is_whole(predictions: Any) -> bool:
-    """Whether targets are whole numbers, whose PIT values are randomised."""
-    return getattr(getattr(predictions, "support", None), "is_integer", False)
-
-
-def _contain(text: str, entry: Entry) -> str:
-    return text.format(percent(entry.value))
-
-
-def _moment_columns(
-    data: Data, means: np.ndarray, inverse: np.ndarray, is_ranks: bool
-) -> Iterator[Column]:
+def _moment_columns(data: Data, predictions: Any, is_ranks: bool) -> Iterator[Column]:
     """Means and size of the errors."""
-    d, values, name, where = means.shape[1], "targets", "mean of the targets", ""
+    means, inverse = (data.known(x).astype(float) for x in _moments(predictions))
+    d = means.shape[1]
+    advice = record.OTHER_COUNTS if data.task == "counts" else record.SCALING
     for i in range(d):
+        where, values, name = "", "targets", "mean of the targets"
+        text = "by {size} on average"
         if data.task == "multivariate":
-            where, values, name = (
-                f" in coordinate {i}",
-                f"targets[:, {i}]",
-                f"mean of coordinate {i}",
-            )
-        both = f"the targets{where} are lower than predicted"
-        words = both, both.replace("lower", "higher")
-        text = lambda x: f"by {number(abs(x.difference))} on average"  # noqa: E731
+            where, values = f" in coordinate {i}", f"targets[:, {i}]"
+            name = f"mean of coordinate {i}"
         if is_ranks:
             name, values = "mean PIT value", "result.arrays['pit']"
-            text = lambda x: _RANK.format(*percents(x.value, 0.5))  # noqa: E731
-        advice = record.OTHER_COUNTS if data.task == "counts" else record.SCALING
+            text = "their mean rank within the predictions is {observed} instead of {predicted}"
+        words = f"the targets{where} are lower than predicted"
+        words = words, words.replace("lower", "higher")
         yield Column(i, name, values, means[:, i], words, text, advice)
     if not (inverse > 0).all():
         return
     of = (f"jax.vmap(lambda p: p.{x}())(predictions)" for x in ("mean", "variance"))
     call = "(targets - {}) ** 2 / {}".format(*of)
     call = call if d == 1 else f"jnp.mean({call}, 1)"
-    name, end = (
-        "errors in predicted standard deviations",
-        "large as the predicted standard deviations",
-    )
+    name = "errors in predicted standard deviations"
+    text = "the errors are {times} times as large as the predicted standard deviations"
     if is_ranks:
         name, call = "spread of the PIT values", "12 * (result.arrays['pit'] - 0.5) ** 2"
-        end = "far from one half as they should be"
-    start = "PIT values" if is_ranks else "the errors"
-    text = lambda x: f"{start} are {number(x.value)} times as {end}"  # noqa: E731
-    more = {"is_last": is_ranks, "is_repaired": True, "scales": np.median(1 / inverse, 0)}
+        text = "PIT values are {times} times as far from one half as they should be"
+    # Errors of one sign are large because they are biased.
+    is_bias = functools.partial(_is_shift, np.median(1 / inverse, 0))
+    more = {"is_last": is_ranks, "is_repaired": True, "is_explained": is_bias}
     advice = record.map_of(data.task, data.size)
     yield Column(d, name, call, 1.0, (_WIDE, _NARROW), text, advice, "root", **more)
+
+
+def _is_shift(scales: np.ndarray, errors: np.ndarray) -> bool:
+    """Whether mean errors make up half of the error of the squares, which is too large."""
+    d = len(scales)
+    return errors[d] > 0 and np.mean((errors[:d] / scales) ** 2) > errors[d] / 2
+
+
+def _is_bias(low: int, high: int, errors: np.ndarray) -> bool:
+    """Whether an interval has an error at one end only, or errors that cancel."""
+    return errors[low] * errors[high] >= 0
+
+
+def is_whole(predictions: Any) -> bool:
+    """Whether targets are whole numbers, whose PIT values are randomised."""
+    return getattr(getattr(predictions, "support", None), "is_integer", False)
 
 
 def _binned(data: Data) -> Section:
@@ -374,16 +333,13 @@ def _binned(data: Data) -> Section:
     options: Any = {"num_draws": _NUM_DRAWS, "weights": data.weights}
     samples = data.predictions, data.targets
     test = hypothesis_tests.exact_test(data.at(4), _eces(notions), *samples, **options)
-    entries = [
-        Entry(
-            f"ECE, {notion.replace('_', ' ')}",
-            float(test.statistic[notion]),
-            by_chance=chance(test.null_samples[notion], len(notions)),
-            call=f"estimators.ece(predictions, targets, {notion=}, "
-            f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})",
-        )
-        for notion in notions
-    ]
+    entries = []
+    for notion in notions:
+        call = f"estimators.ece(predictions, targets, {notion=}, "
+        call += f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
+        draws, value = test.null_samples[notion], float(test.statistic[notion])
+        more: Any = {"by_chance": chance(draws, len(notions)), "call": call}
+        entries.append(Entry(f"ECE, {notion.replace('_', ' ')}", value, **more))
     remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
     remark += f"biased upwards: a calibrated model has the range on the right ({_NUM_DRAWS} "
     remark += "redraws of the labels)."
@@ -402,89 +358,54 @@ def _eces(notions: tuple[Any, ...]) -> Callable[..., dict[str, jax.Array]]:
     return statistic
 
 
-def reliability_panel(data: Data, predictions: Any = None, when: str = "") -> Panel:
-    """Reliability diagram of class 1 of two, or of the top label, in bins of equal mass."""
+def main_panel(data: Data, predictions: Any = None, when: str = "") -> Panel | None:
+    """Reliability diagram of class 1 of two or of the top label, or PIT histogram."""
+    options: Any = {"weights": data.weights, "confidence_level": record.BAND_LEVEL}
+    if not data.is_of_classes:
+        if data.pit is None:
+            return None
+        caption = "Histogram of the PIT values, whose bars are all in the band for a calibrated "
+        caption += "model with a probability of 95 %. High ends mean that the predictions are too "
+        caption += "narrow, a high middle that they are too wide, a slope that they are biased."
+        counts = estimators.pit_counts(data.at(5), data.pit, **options)
+        return Panel("PIT histogram", caption, pit_histogram, counts)
     name, lens = "top label", estimators.top_label
     if data.task == "binary":
         name, lens = data.class_called(1), OneVersusRest(1)
     reduced, observed = lens(predictions or data.predictions, data.targets)
-    curve = estimators.reliability_curve(
-        data.at(5),
-        Bernoulli(reduced.probs),
-        observed,
-        binning=EqualMassBins(max(1, min(NUM_BINS, data.size // _LEAST))),
-        confidence_level=BAND_LEVEL,
-        weights=data.weights,
-    )
+    options["binning"] = EqualMassBins(max(1, min(NUM_BINS, data.size // _LEAST)))
+    samples = Bernoulli(reduced.probs), observed
+    curve = estimators.reliability_curve(data.at(5), *samples, **options)
     caption = f"Observed frequency over predicted probability{when}, in bins with equally many "
     caption += "samples. Points below the diagonal: the event is rarer than predicted. The bands "
     caption += "contain all points of a calibrated model with a probability of 95 %."
-    return Panel(f"reliability, {name}{when}", caption, plotting.reliability_diagram, curve)
-
-
-def _panels(data: Data) -> list[Panel]:
-    """Reliability diagram, or PIT histogram and coverage of the intervals over their level."""
-    if data.is_of_classes or data.pit is None:
-        return [reliability_panel(data)] if data.is_of_classes else []
-    levels = None
-    if data.task == "quantiles":  # which say nothing about other levels
-        low, high = central_pairs(data.levels) if data.levels.size else np.zeros((2, 0), int)
-        levels = data.levels[high] - data.levels[low]
-        if not levels.size:
-            return [pit_panel(data)]
-    caption = "Share of targets in the central prediction intervals over their level: below the "
-    caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
-    caption += "calibrated model with a probability of 95 %."
-    options = {"levels": levels, "weights": data.weights, "confidence_level": BAND_LEVEL}
-    curve = estimators.coverage_curve(data.at(5), data.pit, **options)
-    return [pit_panel(data), Panel("coverage", caption, plotting.coverage_curve, curve)]
-
-
-def pit_panel(data: Data) -> Panel:
-    """PIT histogram."""
-    caption = "Histogram of the PIT values, whose bars are all in the band for a calibrated model "
-    caption += "with a probability of 95 %. High ends mean that the predictions are too narrow, a "
-    caption += "high middle that they are too wide, a slope that they are biased."
-    options = {"weights": data.weights, "confidence_level": BAND_LEVEL}
-    pit = estimators.pit_counts(data.at(5), data.pit, **options)
-    return Panel("PIT histogram", caption, plotting.pit_histogram, pit)
-
-
-def _group_panel(data: Data, test: Any) -> Panel:
-    """Errors of all samples and of the groups."""
-    names = None
-    if data.is_of_classes:
-        classes = range(data.predictions.class_probs.shape[1])
-        names = [*map(data.class_called, classes), "accuracy - confidence"]
-    else:  # the other errors have other units
-        size = data.targets.shape[1] if jnp.ndim(data.targets) > 1 else 1
-        test = jax.tree.map(lambda x: x[..., :size], test)
-    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
-    caption += "those with an adjusted p-value of at most 5 %."
-    groups = ("all samples", *data.group_names)
-    draw = functools.partial(plotting.group_errors, groups=groups, residuals=names)
-    return Panel("errors in groups", caption, draw, test)
+    return Panel(f"reliability, {name}{when}", caption, reliability_diagram, curve)
 
 
 _CLASSES, _NUMBERS = ("classification", "binary"), ("regression", "counts", "multivariate")
-_LIKELIHOOD, _OF_TARGETS = "negative log-likelihood", "in the unit of the targets"
-_SQUARED = "in the squared unit of the targets"
+_UNIT, _LIKELIHOOD = "in the unit of the targets", "negative log-likelihood"
 # Scores by name: the function, what it needs of the predictions, the tasks that have it, its unit.
-_SCORES: dict[str, tuple[Callable[..., jax.Array], str, tuple[str, ...], str]] = {
+SCORES: dict[str, tuple[Callable[..., jax.Array], str, tuple[str, ...], str]] = {
     _LIKELIHOOD: (scores.negative_log_likelihood, "log_prob", _CLASSES + _NUMBERS, "in nats"),
     "Brier score": (scores.brier_score, "class_probs", _CLASSES, ""),
-    "CRPS": (scores.crps, "crps", ("regression", "ensembles"), _OF_TARGETS),
-    "pinball loss": (scores.pinball_loss, "values", ("quantiles",), _OF_TARGETS),
-    "mean squared error": (scores.mean_squared_error, "mean", (*_NUMBERS, "ensembles"), _SQUARED),
+    "CRPS": (scores.crps, "crps", ("regression", "ensembles"), _UNIT),
+    "energy score": (scores.energy_score, "values", ("ensembles",), _UNIT),
+    "pinball loss": (scores.pinball_loss, "values", ("quantiles",), _UNIT),
+    "mean squared error": (
+        scores.mean_squared_error,
+        "mean",
+        (*_NUMBERS, "ensembles"),
+        "in the squared unit of the targets",
+    ),
 }
 
 
 def proper_scores(data: Data) -> Part:
     """The scores that exist for the task, and outcomes that were predicted never to happen."""
     predictions, entries = bare(data.predictions, MonteCarlo), []
-    for name, (function, needed, tasks, unit) in _SCORES.items():
-        has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
-        if data.task in tasks and hasattr(predictions, needed) and has_thresholds:
+    for name, (function, needed, tasks, unit) in SCORES.items():
+        is_other = name == ("CRPS" if jnp.ndim(data.targets) > 1 else "energy score")
+        if data.task in tasks and hasattr(predictions, needed) and not is_other:
             call = f"scores.{function.__name__}(predictions, targets{data.and_weights})"
             samples = data.predictions, data.targets
             compute = functools.partial(function, *samples, weights=data.weights)
@@ -492,14 +413,13 @@ def proper_scores(data: Data) -> Part:
     warnings = ()
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
         count = int(data.known(_are_impossible(predictions, data.targets)).sum())
-        is_discrete = data.task in ("classification", "binary", "counts")
+        is_discrete = data.is_of_classes or data.task == "counts"
         what = "probability" if is_discrete else "probability density"
         text = f"{count} of {data.size} samples had a predicted {what} of 0 for what happened"
         warnings = (text,) * bool(count)
     remark = "Smaller is better. A proper score mixes calibration with sharpness: a better score "
     remark += "alone does not mean better calibration."
-    sections = (Section("Scores", tuple(entries), remark),) if entries else ()
-    return Part(sections, warnings=warnings)
+    return Part((Section("Scores", tuple(entries), remark),) * bool(entries), warnings=warnings)
 
 
 # Which targets have probability, or density, zero, [N].
@@ -507,55 +427,53 @@ _are_impossible = jax.jit(jax.vmap(lambda p, y: p.log_prob(y) == -jnp.inf))
 
 
 def temperature(data: Data) -> Part:
-    """The temperature that would repair the predictions, and what it wins on held-out data."""
-    title, predictions = "What recalibration would gain", bare(data.predictions, MonteCarlo)
+    """The temperature that would recalibrate the predictions, and its gain on held-out data."""
+    predictions, weights = bare(data.predictions, MonteCarlo), {"weights": data.weights}
     samples: Any = (predictions, data.targets)
-    weights: Any = {"weights": data.weights}
     if not (hasattr(predictions, "tempered") and hasattr(predictions, "log_prob")):
         return Part()
-    if not np.isfinite(float(scores.negative_log_likelihood(*samples, **weights))):
-        text = "No temperature makes the log score finite."
-        return Part((Section(title, (), text),))
 
-    def gain() -> Any:
-        methods = {"temperature": recalibration.TemperatureScaling()}
-        gains = recalibration.recalibration_gain(data.at(2), methods, *samples, **weights)
-        return gains["temperature"]
+    def told(remark: str, *entries: Entry, **more: Any) -> Part:
+        section = Section("What recalibration would gain", entries, remark)
+        return Part((section,), **more)
 
-    more, name = data.and_weights, "held-out gain in log score (nats per sample)"
-    call = f"recalibration.temperature_interval(predictions, targets{more})"
-    fit = functools.partial(recalibration.temperature_interval, *samples, **weights)
-    value = measured("temperature", fit, call)
-    if not np.isfinite([value.value, value.standard_error or 0]).all():
+    interval = functools.partial(recalibration.temperature_interval, *samples, **weights)
+    call = f"predictions, targets{data.and_weights})"
+    fitted = measured("temperature", interval, f"recalibration.temperature_interval({call}")
+    if fitted.note:
+        return told(f"The temperature {fitted.note}.")
+    if not np.isfinite([fitted.value, fitted.standard_error or 0]).all():
         text = "No temperature changes these predictions: they are all 0 or 1, give all classes "
-        text += "the same probability, or are uniform distributions."
-        text = f"The temperature {value.note}." if value.note else text
-        return Part((Section(title, (), text),))
-    call = f"{{'temperature': recalibration.TemperatureScaling()}}, predictions, targets{more}"
-    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {call})['temperature']"
-    won = measured(name, gain, call)
+        return told(f"{text}the same probability, or are uniform distributions.")
+    methods = {"temperature": recalibration.TemperatureScaling()}
+    gains = functools.partial(recalibration.recalibration_gain, data.at(2), methods)
+    call = f"{{'temperature': recalibration.TemperatureScaling()}}, {call}['temperature']"
+    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {call}"
+    name = "held-out gain in log score (nats per sample)"
+    won = measured(name, lambda: gains(*samples, **weights)["temperature"], call)
     remark = "All predictions p become q ∝ p^(1/T) with one temperature T, see "
     remark += "recalibration.TemperatureScaling: above one they become less certain. The gain is "
     remark += "that of predictions that T was not fitted to (five folds)."
-    section = Section(title, (value, won), remark)
     if won.ends is None or won.ends[0] <= 0:
-        return Part((section,))
-    gained, low, high = with_ends(won.value, *won.ends)
-    text = f"Temperature {number(value.value)} lowers the log score (nats per sample) of held-out "
-    text += f"data by {gained} (95 % interval {low} to {high})"
-    panels = ()
+        return told(remark, fitted, won)
+    gained, low, high = record.with_ends(won.value, *won.ends)
+    text = f"Temperature {record.number(fitted.value)} lowers the log score (nats per sample) of "
+    text += f"held-out data by {gained} (95 % interval {low} to {high})."
+    more: Any = {"remarks": (text,), "advice": (record.TEMPERATURE,)}
     if data.is_of_classes:
-        repaired = _tempered(predictions, jnp.asarray(value.value, jnp.float32))
-        panels = (reliability_panel(data, repaired, " after temperature scaling"),)
-    return Part((section,), panels=panels, repair=((record.TEMPERATURE, text),))
+        recalibrated = _tempered(predictions, jnp.asarray(fitted.value, jnp.float32))
+        more["panels"] = (main_panel(data, recalibrated, " after temperature scaling"),)
+    return told(remark, fitted, won, **more)
 
 
 _tempered = jax.jit(jax.vmap(tempered, (0, None)))  # predictions at a temperature
 
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
-PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
+PAIRS = 2e9  # of samples that an SKCE takes at most
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
+_WITH_FEATURES = "distributions.with_features({}, result.arrays['features'])"
+_WRONG_WAY = 0.01  # largest p-value at which probabilities are said to go the wrong way
 
 
 class Choice(NamedTuple):
@@ -566,21 +484,17 @@ class Choice(NamedTuple):
         kernel: `default_kernel`, that of the SKCE.
         predictions: those of the data, or draws where expectations have no closed form.
         text: an expression of these predictions.
-        how: which kernels and why, in words.
     """
 
     groups: dict[str, Any]
     kernel: Any
     predictions: Any
     text: str
-    how: str
 
 
 def chosen_kernels(data: Data) -> Choice:
     """The default kernels."""
     predictions, text, kernel, is_closed = data.predictions, "predictions", None, False
-    how = "The kernel of the SKCE is kernels.default_kernel, whose length scales are "
-    how += "chosen from the predictions alone. "
     if isinstance(predictions, MonteCarlo):
         predictions, text = predictions.draws, "predictions.draws"
     else:
@@ -593,11 +507,8 @@ def chosen_kernels(data: Data) -> Choice:
             text = "distributions.monte_carlo(jax.random.fold_in(key, 9), predictions, "
             text += f"{NUM_DRAWS}).draws"
         kernel = kernels.default_kernel(_seen(predictions, data))
-        how += "Expectations have no closed form, or none that is fast enough: the SKCE and its "
-        how += f"test are those of ensembles of {predictions.values.shape[1]} draws from the "
-        how += "predictions. "
     groups = {} if is_ensemble(predictions) else kernels.default_kernels(_seen(predictions, data))
-    return Choice(groups, kernel, predictions, text, how)
+    return Choice(groups, kernel, predictions, text)
 
 
 def has_features(kernel: Any, data: Data) -> bool:
@@ -617,81 +528,54 @@ def is_ensemble(predictions: Distribution) -> bool:
     return isinstance(bare(predictions), Ensemble)
 
 
-def _exact(data: Data, name: str, kernel: Any, predictions: Any, text: str) -> tuple[Any, Entry]:
-    """The exact test with one of the other kernels, and its row."""
-    of_members = is_ensemble(predictions)
-    test = hypothesis_tests.ensemble_skce_test if of_members else hypothesis_tests.exact_skce_test
-    options = {"num_draws": 999, "weights": data.weights}
-    result = test(data.at(REDRAWS), kernel, predictions, data.targets, **options)
-    call = f"result.other_kernels[{name!r}], {text}, targets, num_draws=999{data.and_weights}"
-    call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, {REDRAWS}), {call}).statistic"
-    title = {"features": "all errors given the features"}.get(name, "all errors together")
+def _exact(data: Data, title: str, kernel: Any, shown: str, samples: Any, text: str) -> Any:
+    """The exact test with one kernel or with groups of them, and its row."""
+    test: Any = hypothesis_tests.aggregated_skce_test
+    arguments, call = samples, f"{text}, targets, kernels={shown}"
+    more: dict[str, Any] = {"weights": data.weights}
+    if isinstance(kernel, dict):
+        more["kernels"] = kernel
+    else:
+        of_members = is_ensemble(samples[0])
+        test = hypothesis_tests.exact_skce_test
+        test = hypothesis_tests.ensemble_skce_test if of_members else test
+        arguments, call = (kernel, *samples), f"{shown}, {text}, targets"
+    result = test(data.at(REDRAWS), *arguments, **more)
+    call = f"jax.random.fold_in(key, {REDRAWS}), {call}{data.and_weights}"
+    call = f"hypothesis_tests.{test.__name__}({call}).statistic"
     return result, Entry(title, float(result.statistic), pvalue=float(result.pvalue), call=call)
 
 
-def _linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
-    """The kernel, or one of low rank on predictions if there are many, and what that means."""
+def _linear(data: Data, kernel: Any, predictions: Distribution) -> Any:
+    """The kernel, or one of low rank on predictions if there are many."""
     kept = affordable(kernel.prediction, _seen(predictions, data))
-    if not isinstance(kept, kernels.Nystrom):
-        return kernel, ""
-    rank = jax.tree.leaves(kept.landmarks)[0].shape[0]
-    how = f"The kernel on predictions is replaced by one of low rank with {rank} landmarks "
-    how += "(kernels.Nystrom), with which the exact test takes linear time and stays exact. "
-    return kernels.TensorProduct(kept, kernel.target), how
-
-
-def _interval(data: Data, name: str, kernel: Any, predictions: Any, text: str) -> Entry:
-    """The SKCE with one of the other kernels."""
-    skce = hypothesis_tests.skce_confidence_interval
-    compute = functools.partial(skce, kernel, predictions, data.targets, weights=data.weights)
-    call = f"hypothesis_tests.skce_confidence_interval(result.other_kernels[{name!r}], {text}, "
-    call += f"targets{data.and_weights})"
-    end = " given the features" if name == "features" else ""
-    end = end or f", all {'classes' if data.is_of_classes else 'targets'}"
-    note = "the interval is for models that are not calibrated"
-    return measured(f"SKCE{end}", compute, call, note=note)
+    return kernels.TensorProduct(kept, kernel.target)
 
 
 def all_errors(data: Data, chosen: Choice) -> Part:
-    """The exact test of all errors together, and the SKCE."""
-    groups, kernel, predictions, text, how = chosen
-    others: dict[str, Any] = {}
+    """The exact test of all errors together."""
+    groups, kernel, predictions, text = chosen
+    samples, title = (predictions, data.targets), "all errors together"
+    note, others = "redrawn are the targets, independently given the predictions", {}
     if groups:
-        options: Any = {"kernels": groups, "weights": data.weights}
-        samples = data.at(REDRAWS), predictions, data.targets
-        test = hypothesis_tests.aggregated_skce_test(*samples, **options)
-        call = f"hypothesis_tests.aggregated_skce_test(jax.random.fold_in(key, {REDRAWS}), {text}, "
-        call += f"targets, kernels=result.kernels{data.and_weights}).statistic"
-        numbers = float(test.statistic), float(test.pvalue)
-        entry = Entry("all errors together", numbers[0], pvalue=numbers[1], call=call)
-        count = len(jax.tree.leaves(test.adjusted_pvalue))
-        how += f"The test has a soft maximum of {len(groups)} groups of {count} kernels, which "
-        how += "result.tests['calibration'] shows. "
-        parts = jax.tree.leaves(groups, is_leaf=lambda part: isinstance(part, kernels.Nystrom))
-        if any(isinstance(part, kernels.Nystrom) for part in parts):
-            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
+        test, entry = _exact(data, title, groups, "result.kernels", samples, text)
+        how = f"A soft maximum of {len(jax.tree.leaves(test.adjusted_pvalue))} kernels in "
+        how += f"{len(groups)} groups, which result.tests['calibration'] shows."
     else:
-        others["exact test"], low_rank = _linear(data, kernel, predictions)
-        test, entry = _exact(data, "exact test", others["exact test"], predictions, text)
-        how += f"The test has this one kernel. {low_rank}"
-    redrawn, note = TARGETS, "redrawn are the targets, independently given the predictions"
+        others["exact test"] = _linear(data, kernel, predictions)
+        shown = "result.other_kernels['exact test']"
+        test, entry = _exact(data, title, others["exact test"], shown, samples, text)
+        how = "The test with kernels.default_kernel."
+    if predictions is not data.predictions:
+        how += " Expectations have no closed form, or none that is fast enough: the SKCE and its "
+        how += f"test are those of ensembles of {predictions.values.shape[1]} draws."
     if is_ensemble(predictions):
-        redrawn, note = MEMBERS, "redrawn is which of the members and the target is the target"
-        part: Any = test.components and test.components.unbiased
-        call = "result.tests['calibration'].components.unbiased.statistic"
-        more = {"by_chance": chance(part.null_samples), "call": call}
-        skce = Entry("SKCE, all targets", float(part.statistic), **more)
-    else:
-        is_large = data.size**2 > PAIRS
-        others["SKCE"] = _linear(data, kernel, predictions)[0] if is_large else kernel
-        skce = _interval(data, "SKCE", others["SKCE"], predictions, text)
+        note = "redrawn is which of the members and the target is the target"
     entries = (dataclasses.replace(entry, note=note),)
-    section = Section("Is the model calibrated?", entries, how.strip(), test="calibration")
-    remark = "The squared kernel calibration error is zero for a calibrated model."
-    errors = Section("Kernel calibration errors", (skce,), remark, is_detail=True)
-    finding = Finding(entry.name, "not calibrated", "", is_last=True)
-    tests = {(redrawn, "calibration"): test}
-    return Part((section, errors), (finding,), tests, groups, others)
+    section = Section("Is the model calibrated?", entries, how, test="calibration")
+    tests = {("members" if is_ensemble(predictions) else "targets", "calibration"): test}
+    finding = Finding(title, "not calibrated", "", is_last=True)
+    return Part((section,), (finding,), tests, groups, others)
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
@@ -700,21 +584,75 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     if chosen is None:
         remark = "Quantile forecasts have no kernel calibration error."
         return Part((Section(title, (), remark),))
-    scale = kernels.median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
-    closeness = kernels.SquaredExponential(scale, distances.Features(distances.Euclidean()))
+    scale = kernels.median_heuristic(Euclidean(), thinned(data.known(data.features)))
+    closeness = kernels.SquaredExponential(scale, Features(Euclidean()))
     predictions = distributions.with_features(chosen.predictions, data.features)
-    text = f"distributions.with_features({chosen.text}, result.arrays['features'])"
-    kernel, how = _linear(data, kernels.TensorProduct(closeness, chosen.kernel.target), predictions)
-    test, entry = _exact(data, "features", kernel, predictions, text)
-    entries, part = [entry], test.components.unbiased
-    if not is_ensemble(predictions):
-        entries.append(_interval(data, "features", kernel, predictions, text))
+    kernel = _linear(data, kernels.TensorProduct(closeness, chosen.kernel.target), predictions)
+    samples, text = (predictions, data.targets), _WITH_FEATURES.format(chosen.text)
+    shown, name = "result.other_kernels['features']", "all errors given the features"
+    test, entry = _exact(data, name, kernel, shown, samples, text)
     # Samples with similar features share the same error, and not only all samples.
+    part = test.components.unbiased
     is_shared = float(part.statistic) > chance(part.null_samples)[1]
     remark = "The test asks for more than calibration: that predictions are right given the "
-    remark += f"features, which are divided by their standard deviations. {how}"
+    remark += "features, which are divided by their standard deviations."
     words = "samples with similar features share the same error"
-    finding = Finding(entry.name, "wrong given the features", words, is_last=not is_shared)
-    section = Section(title, tuple(entries), remark.strip(), test="features")
-    tests = {(MEMBERS if is_ensemble(predictions) else TARGETS, "features"): test}
+    finding = Finding(name, "wrong given the features", words, is_last=not is_shared)
+    section = Section(title, (entry,), remark, test="features")
+    tests = {("members" if is_ensemble(predictions) else "targets", "features"): test}
     return Part((section,), (finding,), tests, other_kernels={"features": kernel})
+
+
+def kernel_errors(data: Data, chosen: Choice, parts: Part, pvalues: Mapping[str, float]) -> Part:
+    """SKCEs, with intervals where the test rejects: they do not hold for calibrated models."""
+    predictions, text, others, entries = chosen.predictions, chosen.text, {}, []
+    test = parts.tests.get(("members", "calibration"))
+    if test is not None:
+        part: Any = test.components and test.components.unbiased
+        call = "result.tests['calibration'].components.unbiased.statistic"
+        skce, more = float(part.statistic), {"by_chance": chance(part.null_samples), "call": call}
+        entries.append(Entry("SKCE, all targets", skce, **more))
+    elif data.size**2 <= PAIRS:
+        others["SKCE"] = chosen.kernel
+        classes = "classes" if data.is_of_classes else "targets"
+        asked = [(f"SKCE, all {classes}", "SKCE", "all errors together", predictions, text)]
+        if "features" in parts.other_kernels:
+            text = _WITH_FEATURES.format(text)
+            predictions = distributions.with_features(predictions, data.features)
+            name = "features", "all errors given the features", predictions, text
+            asked.append(("SKCE given the features", *name))
+        for title, name, of_test, predictions, text in asked:
+            is_rejected = pvalues[of_test] <= LEVEL
+            function = hypothesis_tests.skce_confidence_interval if is_rejected else estimators.skce
+            where = "hypothesis_tests" if is_rejected else "estimators"
+            call = f"{where}.{function.__name__}(result.other_kernels[{name!r}], {text}, targets"
+            kernel = (parts.other_kernels | others)[name]
+            samples = kernel, predictions, data.targets
+            compute = functools.partial(function, *samples, weights=data.weights)
+            entries.append(measured(title, compute, f"{call}{data.and_weights})"))
+    remark = "The squared kernel calibration error is zero for a calibrated model. Intervals are "
+    remark += "for models that are not calibrated, and left out where no test rejects."
+    section = Section("Kernel calibration errors", tuple(entries), remark, is_detail=True)
+    return Part((section,) * bool(entries), other_kernels=others)
+
+
+def wrong_way(data: Data) -> list[Finding]:
+    """That an outcome is rarer the larger its probability, by a z-test of the area under the ROC.
+
+    It is only asked after a rejection.
+    """
+    probs = data.known(data.predictions.class_probs)[:, 1].astype(float)
+    happened, shares = data.known(data.targets) == 1, data.shares / data.shares.sum()
+    values, places = np.unique(probs, return_inverse=True)
+    weights = np.bincount(places, shares, minlength=len(values))
+    ranks = (np.cumsum(weights) - weights / 2)[places]  # of ties, their middle
+    frequency = float(shares @ happened)
+    products = (happened - frequency) * (ranks - 0.5)
+    _, pvalue = scatter_of(products, shares)
+    area = 0.5 + shares @ products / max(frequency * (1 - frequency), 1e-12)
+    if area >= 0.5 or pvalue > _WRONG_WAY:
+        return []
+    text = f"{data.class_called(1)} is less frequent where its predicted probability is higher "
+    text += f"(area under the ROC curve {area:.2f}, {record.p_is(pvalue)}); is it the probability "
+    text += "of the other class?"
+    return [Finding("", "the predictions go the wrong way", text, advice=record.OTHER_CLASS)]

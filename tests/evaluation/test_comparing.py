@@ -1,6 +1,5 @@
 """Several models of the same targets: numbers, sentences, and what is refused."""
 
-import dataclasses
 import json
 import math
 
@@ -13,8 +12,8 @@ import calibjax
 from calibjax import distances, distributions, hypothesis_tests, kernels, recalibration, scores
 from calibjax.distributions import Categorical, Normal, Quantiles
 from calibjax.evaluation import comparing
-from calibjax.evaluation.data import Part
-from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.record import Entry, Part, Section
+from tests.evaluation import golden
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -93,7 +92,7 @@ def test_what_is_said():
 
 def test_names_with_braces():
     models = {"{a}": MODELS["first"], "b{}": MODELS["second"]}
-    rows = compared_of(models, TARGETS).rows_of("x", lambda p: 1.0, "f({}, targets)")
+    rows = compared_of(models, TARGETS).rows_of("x", lambda p, y: 1.0, "f({}, targets)")
     assert rows["{a}"].call == "f(models['{a}'], targets)"
     assert rows["b{}"].call == "f(models['b{}'], targets)"
 
@@ -189,63 +188,41 @@ def test_many_samples_are_thinned(monkeypatch):
     )
 
 
-@pytest.fixture
-def told(monkeypatch):
-    """What a question says of two models with these entries."""
-
-    def told(question, entries, before=()):
-        rows = {x.name: x for x in entries}
-        one = lambda name, *_, **__: rows.get(name, Entry(name, math.nan))  # noqa: E731
-        monkeypatch.setattr(comparing, "measured", one)
-        models = {"a": MODELS["first"], "b": MODELS["second"]}
-        compared = comparing.paired(compared_of(models, TARGETS))
-        return question(compared, Part((Section("", tuple(before)),))).remarks
-
-    return told
+def _scores(high, pvalue):
+    difference = Entry("a - b: log score", -0.031, low=-0.047, high=high, pvalue=pvalue)
+    return [Entry("a: log score", 1.0), Entry("b: log score", 1.031), difference]
 
 
-def test_sentences_on_scores(told):
-    means = Entry("a: log score", 1.0), Entry("b: log score", 1.031)
-    score = Entry("a - b: log score", -0.031, None, 0.008, -0.047, -0.015, pvalue=0.0004)
-    interval = "it is lower by 0.031 nats per sample (95 % interval 0.015 to 0.047; p = 0.0004)."
-    texts = told(comparing.of_scores, [*means, score])
-    assert texts == (f"a has a better log score than b: {interval}",)
-    unclear = dataclasses.replace(score, high=0.02, pvalue=0.3)
-    interval = "it is lower by 0.031 nats per sample (95 % interval -0.020 to 0.047; p = 0.3)."
-    texts = told(comparing.of_scores, [*means, unclear])
-    assert texts == (f"a does not have a significantly better log score than b: {interval}",)
+def _tests(*pvalues, difference=1.0):
+    names = "a", "b", "a given b", "b given a"
+    rows = [Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in zip(names, pvalues)]
+    return [*rows, Entry("a - b: SKCE", 0.01, pvalue=difference)]
 
 
-def test_sentences_on_calibration(told):
+SAID = {
+    "better score": (comparing.of_scores, _scores(-0.015, 0.0004)),
+    "perhaps a better score": (comparing.of_scores, _scores(0.02, 0.3)),
+    "one is not calibrated": (comparing.calibration, _tests(0.02, 0.1, difference=0.03)),
+    "both are calibrated": (comparing.calibration, _tests(0.2, 0.1, difference=0.3)),
+    "neither knows more": (comparing.knowledge, _tests(0.5, 0.5, 0.5, 0.5)),
+    "one knows more": (comparing.knowledge, _tests(0.5, 0.5, 0.01, 0.5)),
+    "both know something": (comparing.knowledge, _tests(0.5, 0.5, 0.01, 0.04)),
+    # A model that is rejected by itself says nothing about what another one knows.
+    "one is rejected by itself": (comparing.knowledge, _tests(0.01, 0.5, 0.01, 0.04)),
+    "both are rejected by themselves": (comparing.knowledge, _tests(0.01, 0.01, 0.01, 0.02)),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_sentences(monkeypatch, name):
     """p-values are adjusted, for models and for pairs."""
-    tests = [Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in (("a", 0.02), ("b", 0.1))]
-    difference = Entry("a - b: SKCE", 0.01, pvalue=0.03)
-    texts = ("a is not calibrated (p = 0.04).", "b is better calibrated than a (p = 0.03).")
-    assert told(comparing.calibration, [*tests, difference]) == texts
-    tests[0] = dataclasses.replace(tests[0], pvalue=0.2)
-    difference = dataclasses.replace(difference, pvalue=0.3)
-    assert told(comparing.calibration, [*tests, difference]) == (
-        "No miscalibration was found (smallest p = 0.2).",
-        "Neither of a and b is seen to be better calibrated (p = 0.3).",
-    )
-
-
-@pytest.mark.parametrize(
-    ("alone", "given", "expected"),
-    [
-        ((0.5, 0.5), (0.5, 0.5), "Neither of a and b is seen to know what the other does not"),
-        ((0.5, 0.5), (0.01, 0.5), "b knows something that a does not (p = 0.02): given"),
-        ((0.5, 0.5), (0.01, 0.04), "Each of a and b knows something that the other does not"),
-        ((0.01, 0.5), (0.01, 0.04), "a knows something that b does not (p = 0.04)"),
-        ((0.01, 0.01), (0.01, 0.02), None),
-    ],
-)
-def test_sentences_on_knowledge(told, alone, given, expected):
-    """A model that is rejected by itself says nothing about what another one knows."""
-    names = [f"{x}: exact p-value" for x in ("a", "b", "a given b", "b given a")]
-    entries = [Entry(x, p, pvalue=p) for x, p in zip(names, (*alone, *given), strict=True)]
-    texts = told(comparing.knowledge, entries[2:], entries[:2])
-    assert [x.startswith(expected or "-") for x in texts] == [True] * (expected is not None)
+    question, entries = SAID[name]
+    rows = {x.name: x for x in entries}
+    one = lambda name, *_, **__: rows.get(name, Entry(name, math.nan))  # noqa: E731
+    monkeypatch.setattr(comparing, "measured", one)
+    compared = compared_of({"a": MODELS["first"], "b": MODELS["second"]}, TARGETS)
+    part = question(comparing.paired(compared), Part((Section("", tuple(entries[:2])),)))
+    golden.compare(name, part.remarks)
 
 
 THREE = np.full((N, 3), 1 / 3)

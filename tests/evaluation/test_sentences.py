@@ -7,31 +7,23 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+import sklearn.metrics
 
 import calibjax
 from calibjax import distributions, recalibration
 from calibjax.evaluation import record
 from calibjax.evaluation.assembly import _advice, _notes, _said, _sentences
-from calibjax.evaluation.data import (
-    Finding,
-    Part,
-    checked_data,
-    measured,
-    scatter_of,
-    shown_classes,
-    task_of,
-)
-from calibjax.evaluation.record import Advice, Entry, Section, percent, percents, with_ends
-from calibjax.evaluation.sections import proper_scores, temperature
-from tests.evaluation import samples
+from calibjax.evaluation.data import checked_data, measured, scatter_of, task_of
+from calibjax.evaluation.record import Advice, Entry, Finding, Part, Section
+from calibjax.evaluation.sections import proper_scores, temperature, wrong_way
+from tests.evaluation import golden, samples
 
 KEY = jax.random.key(0)
-DATA = types.SimpleNamespace(size=100)
 
 
 def _judged(part):
     said, pvalues = _said(part)
-    return _sentences(DATA, part, said, pvalues), _advice(part, said), said
+    return _sentences(100, part, said, pvalues), _advice(part, said), said
 
 
 def _table(random):
@@ -110,32 +102,35 @@ def test_warnings_notes_and_temperatures():
     [note] = _notes(one, {"x": 0.3})
     assert "adjusted for the" not in note.split("Those of regions")[0]
     assert not _notes(Part(), {})
-    options = {"advice": record.map_of_classes(100), "is_repaired": True}
+    options = {"advice": record.map_of("binary", 100), "is_repaired": True}
     findings = (Finding("x", "overconfident", "numbers", **options),)
-    repair = ((record.TEMPERATURE, "Temperature 1.3 lowers it"),)
-    told, advice, _ = _judged(Part((section,), findings, repair=repair))
+    more = {"remarks": ("Temperature 1.3 lowers it.",), "advice": (record.TEMPERATURE,)}
+    told, advice, _ = _judged(Part((section,), findings, **more))
     assert told[1] == "Temperature 1.3 lowers it."
     assert advice == [record.TEMPERATURE]
-    assert _judged(Part((section,), findings))[1] == [record.map_of_classes(100)]
+    assert _judged(Part((section,), findings))[1] == [record.map_of("binary", 100)]
 
 
 def test_numbers_of_sentences():
-    assert percents(0.953, 0.96) == ("95.3 %", "96.0 %")
-    assert percents(0.9, 0.8) == ("90 %", "80 %")
-    assert percents(5e-5, 25e-5) == ("0.01 %", "0.03 %")
-    assert percents(5e-5, 5e-5) == ("0 %", "0 %")
-    assert with_ends(0.579, 0.383, 0.775) == ["0.58", "0.38", "0.78"]
-    assert with_ends(0.0036, -0.107, 0.116) == ["0.004", "-0.107", "0.116"]
+    assert record.percents(0.953, 0.96) == ("95.3 %", "96.0 %")
+    assert record.percents(0.9, 0.8) == ("90 %", "80 %")
+    assert record.percents(5e-5, 25e-5) == ("0.01 %", "0.03 %")
+    assert record.percents(5e-5, 5e-5) == ("0 %", "0 %")
+    assert record.with_ends(0.579, 0.383, 0.775) == ["0.58", "0.38", "0.78"]
+    assert record.with_ends(0.0036, -0.107, 0.116) == ["0.004", "-0.107", "0.116"]
     random = np.random.default_rng(0)
     for share in np.concatenate([random.normal(scale=1e-4, size=1000), [-1e-9, 0.0, -0.0]]):
-        for text in (percent(share), *percents(share, share + random.normal(scale=1e-3))):
+        for text in (
+            record.percent(share),
+            *record.percents(share, share + random.normal(scale=1e-3)),
+        ):
             assert not re.match(r"-0(\.0*)? %", text), (share, text)
 
 
 @pytest.mark.slow
 def test_advised_calls_run():
     of_classes = [record.GROUPS, record.TEMPERATURE]
-    of_classes += [record.map_of_classes(100), record.map_of_classes(5000)]
+    of_classes += [record.map_of("binary", 100), record.map_of("binary", 5000)]
     result = types.SimpleNamespace(arrays={"memberships": np.eye(2)[np.arange(40) % 2]})
     names = {"recalibration": recalibration, "result": result, "new_numbers": np.arange(40) % 2}
     for kind, advices in (
@@ -157,9 +152,8 @@ GUMBEL = np.random.default_rng(1).gumbel(size=(200, 4))
 LOGITS = 2 * np.random.default_rng(2).normal(size=(200, 4))
 MEMBERS = np.random.default_rng(3).normal(size=(200, 8))
 SECOND = np.arange(200) % 3 == 1
+LABELS = np.arange(12) % 2
 EXACT = scipy.stats.norm.ppf(np.random.default_rng(4).permutation((np.arange(N) + 0.5) / N))
-NARROW, WIDE = (f"the predicted distributions are too {x}. The " for x in ("narrow", "wide"))
-HIGHER, LOWER = (f"the targets are {x} than predicted" for x in ("higher", "lower"))
 THREE = np.array([0.1, 0.5, 0.9])
 slow = pytest.mark.slow
 
@@ -193,106 +187,63 @@ def _two(temperature):
     return distributions.Bernoulli(probs), (scipy.stats.norm.cdf(NOISE) < chances).astype(int)
 
 
-@pytest.mark.parametrize(
-    ("made", "verdict"),
-    [
-        (
-            _one_sided([0.9, 0.95, 0.99], [0.7, 0.74, 0.79]),
-            "the 95 % quantiles are too low. 74.2 %",
-        ),
-        (
-            _one_sided([0.95], [0.7]),
-            "the 95 % quantiles are too low. 70 % of the targets are at mo",
-        ),
-        (_one_sided([0.9, 0.99], [0.8, 0.9]), "the 99 % quantiles are too low. 90 % of the"),
-        (_one_sided([0.05], [0.3]), "the 5 % quantiles are too high. 30 % of the targets are at m"),
-        (_one_sided([0.9, 0.99], [0.9, 0.99]), ""),
-        (_quantiles(0.5, 0), f"{NARROW}central 80 % intervals contain"),
-        (_quantiles(2, 0), f"{WIDE}central 80 % intervals contain 9"),
-        (_quantiles(1, 0.7), "the 50 % quantiles are too low. "),
-        (_quantiles(1, -0.7), "the 50 % quantiles are too high. "),
-        *(
-            pytest.param(made, verdict, marks=slow)
-            for made, verdict in [
-                (_ensemble(0, 0), f"{NARROW}central"),
-                (_ensemble(0.5, 0), f"{NARROW}central"),
-                (_ensemble(2, 0), f"{WIDE}central"),
-                (_ensemble(1, -0.7), f"{HIGHER}. Their mean rank within the predictions"),
-                (_ensemble(1, 0.7), f"{LOWER}. Their mean rank within the predictions"),
-                (_normal(1.6, 0), f"{NARROW}errors are 1.6"),
-                (_normal(0.6, 0), f"{WIDE}errors are 0.6"),
-                (_normal(1, 0.5), f"{HIGHER}, by 0."),
-                (_normal(1, -0.5), f"{LOWER}, by 0."),
-                (_classes(1 / 2.5), "overconfident. Mean confidence 69.7 %, ac"),
-                (_classes(3), "underconfident. Mean confidence 69.7 %, ac"),
-                (_two(3), "overconfident. Mean confidence "),
-                (_two(1 / 3), "underconfident. Mean confidence "),
-            ]
-        ),
-    ],
-    ids=lambda x: x[:50] if isinstance(x, str) else type(x[0]).__name__,
-)
-def test_verdicts(made, verdict):
-    found = calibjax.evaluate(KEY, *made)
-    told = " ".join(found.sentences)
-    assert not any(x in told for x in ("nan", "-0 %", "-0.0 %", " 0 perc"))
-    start = f"Miscalibrated: {verdict}" if verdict else "No miscalibration was found in 120 pred"
-    assert found.sentences[0].startswith(start)
-    advices = " ".join(x.text + x.call for x in found.advice)
-    if isinstance(made[0], distributions.Quantiles) and made[1] is EXACT:
+LEVELS = {
+    "one-sided, too low": _one_sided([0.9, 0.95, 0.99], [0.7, 0.74, 0.79]),
+    "one level, too low": _one_sided([0.95], [0.7]),
+    "two levels, too low": _one_sided([0.9, 0.99], [0.8, 0.9]),
+    "one level, too high": _one_sided([0.05], [0.3]),
+    "one-sided, right": _one_sided([0.9, 0.99], [0.9, 0.99]),
+}
+PRIOR = distributions.Normal(np.zeros(200), np.full(200, np.sqrt(2.0)))
+COLUMNS = {"groups": {"sex": ["f", "m"] * (N // 2), "ward": np.arange(N) % 3 + 1}}
+THIRDS = {"groups": np.arange(200) % 3}
+QUICK = {
+    "quantiles, too narrow": (_quantiles(0.5, 0), {}),
+    "quantiles, too wide": (_quantiles(2, 0), {}),
+    "quantiles, too low": (_quantiles(1, 0.7), {}),
+    "quantiles, too high": (_quantiles(1, -0.7), {}),
+    "quantiles, too low in one of five groups": (_quantiles(1, 1.2 * SECOND[:N]), COLUMNS),
+}
+SLOW = {
+    "ensemble of equal members": (_ensemble(0, 0), {}),
+    "ensemble, too narrow": (_ensemble(0.5, 0), {}),
+    "ensemble, too wide": (_ensemble(2, 0), {}),
+    "ensemble, too low": (_ensemble(1, -0.7), {}),
+    "ensemble, too high": (_ensemble(1, 0.7), {}),
+    "normal, too narrow": (_normal(1.6, 0), {}),
+    "normal, too wide": (_normal(0.6, 0), {}),
+    "normal, too low": (_normal(1, 0.5), {}),
+    "normal, too high": (_normal(1, -0.5), {}),
+    "normal, too low in one of three groups": (_normal(1, SECOND - SECOND.mean()), THIRDS),
+    # The marginal distribution is right for every prediction, but the features say more.
+    "normal, wrong given the features": ((PRIOR, LOC + NOISE), {"features": LOC}),
+    "classes, overconfident": (_classes(1 / 2.5), {}),
+    "classes, underconfident": (_classes(3), {}),
+    "classes, wrong in one of three groups": (_classes(~SECOND[:, None]), THIRDS),
+    "class c is too probable": (_classes(1, -2), {"class_names": [*"abcd"]}),
+    "class c is too improbable": (_classes(1, 2), {"class_names": [*"abcd"]}),
+    "two classes, overconfident": (_two(3), {}),
+    "two classes, underconfident": (_two(1 / 3), {}),
+    "two classes, the other one": (_two(-1), {}),
+}
+CASES = QUICK | SLOW | {name: (made, {}) for name, made in LEVELS.items()}
+
+
+@pytest.mark.parametrize("name", [*QUICK, *LEVELS, *(pytest.param(x, marks=slow) for x in SLOW)])
+def test_verdicts(name):
+    """The sentences and the call of each advice: the first names what is wrong."""
+    made, options = CASES[name]
+    found = calibjax.evaluate(KEY, *made, **options)
+    calls = (x.call.partition("\n")[0] for x in found.advice)
+    golden.compare(name, [*found.sentences, *filter(None, calls)])
+    if name in LEVELS:
         names = {x.name for x in found.entries if x.name.endswith("% quantiles")}
-        levels = made[0].levels
+        levels = LEVELS[name][0].levels
         assert names == {f"coverage of the {100 * level:g} % quantiles" for level in levels}
         assert "central" not in str(found)
-        assert not verdict or "QuantileShift()" in advices
-    if "confident" in verdict:
-        assert any(x.startswith("Temperature ") for x in found.sentences)
-        assert "TemperatureScaling()" in advices
-    assert "class" not in advices or "confident" in verdict
-
-
-def test_groups_of_two_columns_are_named():
-    pandas = pytest.importorskip("pandas")
-    predictions, targets = _quantiles(1, 1.2 * SECOND[:N])
-    table = pandas.DataFrame({"sex": ["f", "m"] * (N // 2), "ward": np.arange(N) % 3 + 1})
-    found = calibjax.evaluate(KEY, predictions, targets, groups=table)
-    told = " ".join(found.sentences)
-    assert "the 50 % quantiles are too low in ward = 2" in told
-    assert not any(name in told for name in ("ward = 1", "ward = 3", "sex = f", "sex = m"))
-    assert "5 groups" in found.description
-
-
-@pytest.mark.slow
-def test_groups_classes_and_features_are_named():
-    def told(samples, **more):
-        return " ".join(calibjax.evaluate(KEY, *samples, **more).sentences)
-
-    groups = np.arange(200) % 3
-    text = told(_normal(1, SECOND - SECOND.mean()), groups=groups)
-    assert text.startswith(f"Miscalibrated: {HIGHER} in group 1, by ")
-    text = told(_classes(~SECOND[:, None]), groups=groups)
-    assert "Overconfident in group 1: mean confidence" in text
-    assert not any(f"verconfident in group {g}" in text for g in (0, 2))
-    for shift, kind in ((-2, "over"), (2, "under")):
-        text = told(_classes(1, shift), class_names=[*"abcd"])
-        assert f"class c is {kind}estimated" in text.replace("Class c", "class c")
-    # The marginal distribution is right for every prediction, but the features say more.
-    prior = distributions.Normal(np.zeros(200), np.full(200, np.sqrt(2.0)))
-    text = told((prior, LOC + NOISE), features=LOC)
-    words = "wrong given the features. Samples with similar features share the same error."
-    assert text == f"Miscalibrated: {words}"
 
 
 # Parts of the sections.
-def test_what_does_not_exist():
-    def refuse():
-        raise ValueError("x: expected more")
-
-    entry = measured("error", refuse, "f(x)")
-    assert np.isnan(entry.value)
-    assert (entry.call, entry.note) == ("f(x)", "does not exist: x: expected more")
-
-
 def test_scatter_of_a_mean():
     random = np.random.default_rng(1)
     residuals = random.normal(size=20) - 0.5
@@ -317,8 +268,10 @@ def test_tasks_of_other_families():
 def test_classes_that_are_shown():
     probs = np.random.default_rng(0).dirichlet(np.linspace(0.1, 2, 30), 100)
     expected = np.sort(np.argsort(-probs.mean(0))[:20])
-    np.testing.assert_array_equal(shown_classes(probs), expected)
-    assert shown_classes(np.full((3, 2), 0.5)) == [1]
+    for rows, shown in ((probs, expected), (np.full((12, 2), 0.5), [1])):
+        labels = np.zeros(len(rows), int)
+        data = checked_data(KEY, distributions.Categorical(rows), labels, None, None, None)
+        np.testing.assert_array_equal(data.shown_classes, shown)
 
 
 HALF, CERTAIN = np.full(12, 0.5), np.arange(12) % 2 * 1.0
@@ -342,7 +295,8 @@ def test_predictions_that_no_temperature_changes(predictions, is_idle):
         with jax.enable_x64(is_double):
             data = checked_data(KEY, predictions, labels, *[None] * 3)
             [section] = temperature(data).sections
-        assert section.remark.startswith("No temperature ") == is_idle
+        starts = "No temperature changes ", "The temperature does not exist: it needs "
+        assert section.remark.startswith(starts) == is_idle
         assert (not section.entries) == is_idle
 
 
@@ -354,3 +308,51 @@ def test_impossible_outcomes_are_counted(binary):
     data = checked_data(KEY, predictions, labels + (not binary), None, None, None)
     [text] = proper_scores(data).warnings
     assert text == "3 of 40 samples had a predicted probability of 0 for what happened"
+
+
+@pytest.mark.parametrize(("temperature", "is_wrong"), [(-1, True), (1e9, False), (2, False)])
+def test_probabilities_of_the_other_class(temperature, is_wrong):
+    """The area under the ROC curve is that of scikit-learn, with ties and weights."""
+    predictions, labels = _two(temperature)
+    probs, weights = predictions.probs.round(1), np.random.default_rng(0).uniform(0.2, 2, 200)
+    data = checked_data(KEY, distributions.Bernoulli(probs), labels, None, None, weights)
+    found = wrong_way(data)
+    assert bool(found) == is_wrong
+    if is_wrong:
+        area = sklearn.metrics.roc_auc_score(labels, probs, sample_weight=weights)
+        assert f"(area under the ROC curve {area:.2f}, p = " in found[0].text
+        table = Section("", (Entry("x", 0.0, pvalue=0.01),))
+        part = Part((table,), (Finding("x", "overconfident", "numbers"),))
+        said, pvalues = _said(part)
+        told = _sentences(100, part, [*found, *said], pvalues)
+        assert told[0].startswith("Miscalibrated: the predictions go the wrong way. Class 1 is ")
+        assert told[0].endswith("); is it the probability of the other class?")
+        assert told[1] == "Overconfident: numbers."
+        assert _advice(part, [*found, *said]) == [record.OTHER_CLASS]
+
+
+def test_reasons_are_words():
+    """Without the name of an argument that the reader never wrote."""
+
+    def separated():
+        labels = distributions.Bernoulli(np.where(LABELS, 0.6, 0.4)), LABELS
+        return recalibration.temperature_interval(*labels)
+
+    entry = measured("temperature", separated, "f(x)")
+    assert np.isnan(entry.value)
+    assert entry.call == "f(x)"
+    assert entry.note.startswith(
+        "does not exist: it needs a minimum between T = 4.5e-05 and 2.2e+04, "
+    )
+    assert "2.2e+04, not the smallest value at T = " in entry.note
+
+
+def test_scores_of_vectors():
+    values = np.random.default_rng(0).normal(size=(20, 5, 2))
+    data = checked_data(KEY, distributions.Ensemble(values), values[:, 0], None, None, None)
+    [section] = proper_scores(data).sections
+    score, error = section.entries
+    distances = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1)
+    expected = distances[:, 0].mean() - distances.mean() / 2
+    assert (score.name, score.value) == ("energy score", pytest.approx(expected, rel=1e-5))
+    assert error.name == "mean squared error"

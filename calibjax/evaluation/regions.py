@@ -1,4 +1,4 @@
-"""Places where predictions are wrong: events that occur more or less often than predicted."""
+"""Regions where predictions are wrong: events that occur more or less often than predicted."""
 
 import dataclasses
 import functools
@@ -16,22 +16,16 @@ from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.evaluation.data import LEVEL, Data, Finding, Part, scatter_of, shown_classes
-from calibjax.evaluation.record import (
-    MAP_OF_QUANTILES,
-    Entry,
-    Section,
-    number,
-    percent,
-    percents,
-)
+from calibjax.evaluation import record
+from calibjax.evaluation.data import LEVEL, Data, scatter_of
+from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percent, percents
 
 NUM_CELLS = 10  # into which ranks and probabilities are cut
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
 _LEAST_DRAWS = 2000  # from all predictions together, from which edges are chosen
-_LEAST_VARIANCE = 5.0  # of the number of samples in a place; below, a single sample decides
+_LEAST_VARIANCE = 5.0  # of the number of samples in a region; below, a single sample decides
 _SMALLEST = 1e-12
-_SHOWN = 3  # places that are named
+_SHOWN = 3  # regions that are named
 NUM_REDRAWS = 999
 Cells = Callable[[np.ndarray], np.ndarray]
 
@@ -68,15 +62,15 @@ class Cuts:
         """With all cells as one more range."""
         return dataclasses.replace(self, ranges=[*self.ranges, (0, len(self.edges) + 1)])
 
-    def ends(self, place: int) -> tuple[float, float]:
+    def ends(self, index: int) -> tuple[float, float]:
         """Both ends of a range, which may be infinite."""
         ends = [-math.inf, *map(float, self.edges), math.inf]
-        first, last = self.ranges[place]
+        first, last = self.ranges[index]
         return ends[first], ends[last]
 
-    def call(self, place: int) -> str:
+    def call(self, index: int) -> str:
         """An expression of which samples are in a range, empty for all of them."""
-        low, high = self.ends(place)
+        low, high = self.ends(index)
         ends = [f"({self.values} > {low!r})"] * math.isfinite(low)
         ends += [f"({self.values} <= {high!r})"] * math.isfinite(high)
         return " & ".join(ends)
@@ -105,7 +99,7 @@ class View(NamedTuple):
     bins: np.ndarray
 
     def totals(self, cells: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Weight of the samples in each place, [R, J]."""
+        """Weight of the samples of each event in each region, [R, J]."""
         shape = len(self.regions.edges) + 1, len(self.events.edges) + 1
         counts = np.bincount(self.bins * shape[1] + cells, weights, minlength=shape[0] * shape[1])
         return self.regions.unions @ counts.reshape(shape) @ self.events.unions.T
@@ -120,51 +114,48 @@ class View(NamedTuple):
         return means, unions @ (weights[:, None] ** 2 * chances * (1 - chances))
 
 
-def find_places(
+def find_regions(
     data: Data, views: list[View], draw: Callable[[np.random.Generator], Any], num_draws: int
 ) -> tuple[list[tuple[Entry, int]], int]:
-    """The worst place of each view with its number of samples, and the number of places.
+    """The largest error of each view with its number of samples, and the number of regions.
 
-    The statistic is the largest |N - E N| / sd N over all places, of the numbers N of samples in
-    them. It is compared with those of redrawn targets, which makes the p-values exact (the largest
-    of each redraw, Westfall and Young 1993). The worst place comes first.
+    The statistic is the largest |N - E N| / sd N over all events and regions, with the number N of
+    samples. It is compared with those of redrawn targets, which makes the p-values exact (the
+    largest of each redraw, Westfall and Young 1993). The largest error comes first.
 
     Args:
         data: what weights and seeds are taken from.
-        views: at least one.
+        views: where to look; without one there is no row.
         draw: draws targets from the predictions, in the form that `View.redrawn` takes.
         num_draws: B, the number of redraws.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(data.at(13))).ravel())
-    moments = [view.moments(data.shares) for view in views]
-    seen = [variances >= _LEAST_VARIANCE for _, variances in moments]
+    pairs, null, rows = [(x, x.moments(data.shares)) for x in views], np.zeros(num_draws), []
 
     def sizes(view: View, cells: np.ndarray, means: np.ndarray, variances: np.ndarray) -> Any:
         spread = np.sqrt(np.maximum(variances, _SMALLEST))
-        return np.abs(view.totals(cells, data.shares) - means) / spread
+        values = np.abs(view.totals(cells, data.shares) - means) / spread
+        return np.where(variances >= _LEAST_VARIANCE, values, -1)
 
-    null = np.zeros(num_draws)
     for b in range(num_draws):
         drawn = draw(random)
-        for view, moment, where in zip(views, moments, seen, strict=True):
-            redrawn = sizes(view, view.redrawn(drawn), *moment)
-            null[b] = np.max(redrawn, where=where, initial=null[b])
-    worst = []
-    for view, moment, where in zip(views, moments, seen, strict=True):
-        if where.any():
-            observed = np.where(where, sizes(view, view.cells, *moment), -1)
-            place = tuple(map(int, np.unravel_index(observed.argmax(), observed.shape)))
-            entry, inside = _entry(data, view, place, observed[place], moment[1][place], null)
-            worst.append((entry, inside, observed[place]))
-    worst.sort(key=lambda x: (x[0].pvalue, -x[2]))
-    return [x[:2] for x in worst], sum(int(x.sum()) for x in seen)
+        redrawn = (sizes(x, x.redrawn(drawn), *both) for x, both in pairs)
+        null[b] = max((x.max(initial=0) for x in redrawn), default=0)
+    for view, both in pairs:
+        observed = sizes(view, view.cells, *both)
+        if observed.max(initial=-1) >= 0:
+            at = tuple(map(int, np.unravel_index(observed.argmax(), observed.shape)))
+            rows.append((*_entry(data, view, at, observed[at], both[1][at], null), observed[at]))
+    rows.sort(key=lambda x: (x[0].pvalue, -x[2]))
+    number = sum(int(np.sum(variances >= _LEAST_VARIANCE)) for _, (_, variances) in pairs)
+    return [x[:2] for x in rows], number
 
 
 def _entry(
-    data: Data, view: View, place: Any, size: float, variance: float, null: np.ndarray
+    data: Data, view: View, at: tuple[int, ...], size: float, variance: float, null: np.ndarray
 ) -> tuple[Entry, int]:
-    """The row of a place, and the number of its samples."""
-    region, event = place
+    """The row of an event in a region, and the number of its samples."""
+    region, event = at
     inside = view.regions.unions[region][view.bins] > 0
     weights, happened = data.shares[inside], view.events.unions[event][view.cells[inside]]
     chances = np.broadcast_to(view.probs @ view.events.unions[event], len(view.cells))[inside]
@@ -187,8 +178,8 @@ def _entry(
 
 
 def where_wrong(data: Data) -> Part:
-    """The places with the largest errors."""
-    worst, count = find_places(data, *search(data), NUM_REDRAWS)
+    """The regions with the largest errors."""
+    worst, count = find_regions(data, *search(data), NUM_REDRAWS)
     shown = [x for x in worst if (x[0].pvalue or 0) <= LEVEL][:_SHOWN] or worst[:1]
     if not shown:
         return Part()
@@ -200,7 +191,7 @@ def where_wrong(data: Data) -> Part:
         observed, predicted = percents(entry.value, entry.expected or 0.0)
         word = f"{name} {verb} {more} often than predicted" + f" where {region}" * bool(region)
         text = f"{observed} observed, {predicted} predicted in {inside} samples"
-        advice = MAP_OF_QUANTILES if data.task == "regression" else None
+        advice = record.MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
     remark = f"Of {count} events in regions of the predictions, those whose frequencies "
     remark += "differ most from the predicted ones, in standard errors. They were searched for "
@@ -254,7 +245,7 @@ def _values(predictions: Distribution, name: str) -> jax.Array:
 def _of_classes(data: Data, probs: np.ndarray) -> Iterator[View]:
     """Each class, and the top label, where its probability is between two numbers."""
     labels, call = data.known(data.targets), "predictions.class_probs"
-    m, shown, shares = probs.shape[1], shown_classes(probs), np.arange(1, NUM_CELLS) / NUM_CELLS
+    m, shown, shares = probs.shape[1], data.shown_classes, np.arange(1, NUM_CELLS) / NUM_CELLS
     numbers, top, largest = np.arange(m - 1), probs.argmax(1), probs.max(1)
 
     def called(low: float, high: float) -> str:

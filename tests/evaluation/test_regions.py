@@ -1,4 +1,4 @@
-"""Where predictions are wrong: places, their p-values, and what is said of them."""
+"""Where predictions are wrong: regions, their p-values, and what is said of them."""
 
 import types
 
@@ -10,7 +10,7 @@ import scipy.stats
 
 from calibjax import distributions
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.places import Cuts, View, _by_levels, find_places, search, where_wrong
+from calibjax.evaluation.regions import Cuts, View, _by_levels, find_regions, search, where_wrong
 from tests.evaluation import samples
 
 N = 60
@@ -24,17 +24,17 @@ def _cuts(edges, ranges=()):
 
 
 def _found(views, draw, weights, seed, num_draws):
-    """Worst places of samples that count by these weights."""
+    """Largest errors of samples that count by these weights."""
     mean = lambda values, rows: f"mean{values}{rows}"  # noqa: E731
     key = jax.random.key(seed)
     data = types.SimpleNamespace(shares=weights, at=lambda _: key, mean_of=mean)
-    return find_places(data, views, draw, num_draws), np.asarray(jax.random.key_data(key)).ravel()
+    return find_regions(data, views, draw, num_draws), np.asarray(jax.random.key_data(key)).ravel()
 
 
 def _at(view, entry):
     """Region and event of an entry."""
-    places = np.ndindex(len(view.regions.ranges), len(view.events.ranges))
-    for r, j in places:
+    pairs = np.ndindex(len(view.regions.ranges), len(view.events.ranges))
+    for r, j in pairs:
         where = view.regions.called(*view.regions.ends(r))
         name = view.events.called(*view.events.ends(j))
         if entry.name == name + f", where {where}" * bool(view.regions.call(r)):
@@ -73,7 +73,7 @@ def test_pvalue_by_hand():
     """That of the largest standardised difference among the same redraws."""
     view, draw = _views(np.random.default_rng(3))
     ([(entry, size)], number), seed = _found([view], draw, ONES, 7, 99)
-    region, event = place = _at(view, entry)
+    region, event = at = _at(view, entry)
     means, variances = view.moments(ONES)
     seen = variances >= 5
     generator = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def test_pvalue_by_hand():
     redrawn = np.array([sizes(view.redrawn(draw(generator))).max() for _ in range(99)])
     largest = sizes(view.cells).max()
     assert number == seen.sum()
-    assert sizes(view.cells)[place] == largest
+    assert sizes(view.cells)[at] == largest
     inside = view.regions.unions[region][view.bins] > 0
     happened = view.events.unions[event]
     residuals = happened[view.cells[inside]] - view.probs[inside] @ happened
@@ -92,7 +92,7 @@ def test_pvalue_by_hand():
     assert entry.pvalue == (1 + np.sum(redrawn >= min(largest, observed))) / 100
     assert (entry.value, size) == (happened[view.cells[inside]].mean(), inside.sum())
     assert entry.difference == pytest.approx(residuals.mean())
-    chance = sorted(redrawn)[-5] * variances[place] ** 0.5 / size
+    chance = sorted(redrawn)[-5] * variances[at] ** 0.5 / size
     ends = max(0, entry.expected - chance), min(1, entry.expected + chance)
     assert entry.by_chance == pytest.approx(ends)
     assert entry.call.startswith("mean((x >") or entry.call.startswith("mean((x <=")
@@ -190,8 +190,8 @@ def _chances(p, low, high):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_places_are_those_of_their_calls(kind):
-    """What a table prints beside a place counts the same samples; redraws use the same cells."""
+def test_regions_are_those_of_their_calls(kind):
+    """What a table prints beside a region counts the same samples; redraws use the same cells."""
     random = np.random.default_rng(0)
     data = checked_data(KEY, *kind(random, 40), None, None, None)
     views, _ = search(data)
