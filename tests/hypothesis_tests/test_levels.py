@@ -406,7 +406,7 @@ def importance(key, predictions, targets, weights):
 def misses_other_population(key):
     """The truth by the midpoint rule; it is only three standard errors large."""
     p = (np.arange(2000) + 0.5) / 2000
-    error = p - np.asarray(overconfident(p))
+    error = 0.6 * np.maximum(p - 0.5, 0)
     truth = 2 * np.mean(error[:, None] * np.exp(-np.abs(p[:, None] - p) / 0.2) * error)
     *data, weights = biased_sample(2000, overconfident)(key)
     return misses(truth, SHARP, *data, weights=weights)
