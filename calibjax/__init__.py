@@ -11,14 +11,18 @@ Notation of the papers and names in the code:
 | W₂, TV | W19, W21 | `distances.Wasserstein()`, `distances.TotalVariation()` |
 | MW_s | W21 | `distances.MixtureWasserstein(order=s)` |
 | γ in exp(−γ d²) | W21 | `length_scale` ℓ of `kernels.SquaredExponential`: γ = 1/(2ℓ²) |
-| γ in exp(−γ d), ν in exp(−d/ν) | W21, W19 | `length_scale` ℓ of `kernels.Exponential`: γ = 1/ℓ, ν = ℓ |
-| E k(Z, z), E k(Z, Z') | W21 | `single_expectation`, `double_expectation` in `kernels.expectations` |
+| γ in exp(−γ d) | W21 | `length_scale` ℓ of `kernels.Exponential`: γ = 1/ℓ |
+| ν in exp(−d/ν) | W19 | the same: ν = ℓ |
+| E k(Z, z) | W21 | `kernels.expectations.single_expectation` |
+| E k(Z, Z') | W21 | `kernels.expectations.double_expectation` |
 | h | W19, W21 | `estimators.calibration_kernel` |
-| SKCE_b, SKCE_uq (here SKCE_u), SKCE_ul | W19 | `estimators.skce_biased`, `skce`, `skce_block(block_size=2)` |
+| SKCE_b | W19 | `estimators.skce_biased` |
+| SKCE_uq, here SKCE_u | W19 | `estimators.skce` |
+| SKCE_ul | W19 | `estimators.skce_block(block_size=2)` |
 | SKCE_{k,B} | W21 | `estimators.skce_block(block_size=B)` |
 | UCME² | W21 | `estimators.ucme` |
 | A_uq, A_l | W19 | `hypothesis_tests.asymptotic_skce_test`, `(…, null="blocks", block_size=2)` |
-| D_b, D_uq, D_ul (D_l in App. J) | W19 | `hypothesis_tests.distribution_free_skce_test(estimator=...)` |
+| D_b, D_uq, D_ul (or D_l) | W19 | `hypothesis_tests.distribution_free_skce_test(estimator=...)` |
 | C | W19 | `hypothesis_tests.consistency_test` with `estimators.ece` |
 | CME | W21 | `hypothesis_tests.cme_test` |
 | ECE, MCE | W19, L21 | `estimators.ece`, `estimators.mce` with `UniformBins` and other binnings |

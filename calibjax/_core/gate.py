@@ -122,8 +122,8 @@ def checked(
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, after its checks.
         static: names of static arguments.
-        own: by name, checks (name, value, seen) → value that replace the usual ones in this
-            function; `seen` has the previous arguments.
+        own: checks of this function, by argument name, that replace the usual ones: functions
+            (name, value, seen) that return the checked value; `seen` has the previous arguments.
 
     Raises:
         TypeError: by the function, if an argument is missing, unknown, or of the wrong kind.
