@@ -117,8 +117,8 @@ def checked(
     Args:
         function: the function; without it, the result is a decorator.
         minimum: smallest number of samples, and of positive weights.
-        copies: whether weights are numbers of copies and not scaled; otherwise they are scaled to a
-            sum of the effective number of samples. For methods it may be a function of the record.
+        copies: whether weights count copies. If not, they are rescaled to sum to the effective
+            sample size. For methods it may be a function of the record.
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, after its checks.
         static: names of static arguments.
