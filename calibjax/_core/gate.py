@@ -117,13 +117,13 @@ def checked(
     Args:
         function: the function; without it, the result is a decorator.
         minimum: smallest number of samples, and of positive weights.
-        copies: whether weights are numbers of copies and not scaled; otherwise they are scaled to a
-            sum of the effective number of samples. For methods it may be a function of the record.
+        copies: whether weights count copies. If not, they are rescaled to sum to the effective
+            sample size. For methods it may be a function of the record.
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, after its checks.
         static: names of static arguments.
-        own: by name, checks (name, value, seen) → value that replace the usual ones in this
-            function; `seen` has the previous arguments.
+        own: checks of this function, by argument name, that replace the usual ones: functions
+            (name, value, seen) that return the checked value; `seen` has the previous arguments.
 
     Raises:
         TypeError: by the function, if an argument is missing, unknown, or of the wrong kind.

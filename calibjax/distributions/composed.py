@@ -25,7 +25,7 @@ from calibjax.distributions.normal import Normal, mean_distance
 
 @record
 class Mixture(Distribution):
-    """Mixture Σ_k w_k p_k of k distributions of one family, such as a deep ensemble.
+    """Mixture Σ_j w_j p_j of k distributions of one family, such as a deep ensemble.
 
     For classes the average of the probabilities in `Categorical` is the same distribution.
 
@@ -318,9 +318,8 @@ def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
 class WithFeatures(Wrapper):
     """Prediction with features, made by `with_features`.
 
-    Only the distance `calibjax.distances.Features` uses the features. Other distances, target
-    kernels, scores, and attributes such as `log_prob`, `mean` or the parameters are those of the
-    distribution.
+    Only the distance `calibjax.distances.Features` uses the features. Everything else ignores the
+    features.
 
     Attributes:
         distribution: the distribution.

@@ -559,7 +559,7 @@ class Beta(Distribution):
 class Uniform(DrawnByInversion):
     """Uniform distribution on the interval [low, high].
 
-    Targets may lie outside.
+    Targets outside the interval are accepted; their log-density is −∞.
 
     Attributes:
         low: lower end; scalar, or [n] for a batch.

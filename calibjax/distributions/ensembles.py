@@ -41,16 +41,16 @@ class Ensemble(Distribution):
     floating-point numbers. Methods are for one distribution; use `jax.vmap` for a batch.
 
     Estimators treat the draws as independent draws from the predicted distribution. Expectations
-    are averages over the draws; if a prediction is paired with itself, draws are not paired with
-    themselves (see `calibjax.kernels.expectations.others`). The SKCE is estimated without bias if
+    are averages over the draws; if a prediction is paired with itself, a draw is never paired with
+    itself (see `calibjax.kernels.expectations.others`). The SKCE is estimated without bias if
     the kernel on predictions does not depend on the draws. Otherwise, for example with
     `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m. With `monte_carlo` the
     kernel depends on the parameters instead.
 
     Sampling, mean, variance, distribution function and quantiles are those of the empirical
     distribution. So tests such as `exact_skce_test` draw targets from the members, and reject even
-    ideal ensembles if they are small (73 % with 3 members and 16 predictions). Use
-    `hypothesis_tests.ensemble_skce_test`.
+    calibrated ensembles if they are small (at level 5 %, 73 % with 3 members and 16 predictions).
+    Use `hypothesis_tests.ensemble_skce_test`.
 
     Attributes:
         values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.
@@ -225,10 +225,10 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
 
     For predictions and target kernels without closed-form expectations: pass the result to
     estimators and tests instead of the predictions. The draws of different predictions are
-    independent. So all expectations, and the unbiased and the biased SKCE, have the mean of exact
-    expectations; their variance grows by terms of order 1 / num_samples. If a prediction is paired
-    with itself, draws are not paired with themselves. So h is no longer positive semi-definite, and
-    even the biased SKCE may be negative. The exact tests stay exact.
+    independent. So the means of the expectations, and of the unbiased and the biased SKCE, are
+    those with exact expectations; their variance grows by terms of order 1 / num_samples. If a
+    prediction is paired with itself, a draw is never paired with itself. So h is no longer positive
+    semi-definite, and even the biased SKCE may be negative. The exact tests stay exact.
 
     Args:
         key: a JAX random key.

@@ -733,8 +733,9 @@ def e_process(
     - any other recalibration with `fit(predictions, targets, weights=…)` and `apply(params,
       predictions)`, fitted again after every eighth forecast, and mixed with p_t.
 
-    All bets except running sums use only the last 512 forecasts. For counts the normal score is an
-    interval, and for ensembles it is the interval of the rank among the members and the target.
+    The bets of the first and third item, `AffineScaling`, `TemperatureScaling` and `MatrixScaling`,
+    learn from all earlier forecasts; the others use only the last 512. For counts the normal score
+    is an interval, and for ensembles the interval of the rank among the members and the target.
     There e_t is the mean over the interval, so nothing is drawn.
 
     *Horizon.* Forecasts h steps ahead overlap: when p_t is made, only targets up to t − h are

@@ -66,8 +66,8 @@ class Recalibrator:
 
         The samples are divided into folds at random. The predictions of each fold are recalibrated
         with the parameters that were fitted to all other folds. Use them with every estimator and
-        score. Tests of them reject too often, because the fits have errors; use
-        `hypothesis_tests.composite_calibration_test`.
+        score. Tests of them can reject far too often, because the fits have errors, or too
+        rarely; use `hypothesis_tests.composite_calibration_test`.
 
         Args:
             key: a JAX random key.

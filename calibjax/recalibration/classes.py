@@ -79,11 +79,12 @@ class MatrixScaling(Recalibrator):
         (A, b) minimising NLL(q) + λ m/n (Σ_c b_c² + Σ_c (A_cc − 1)²) + λ m (m − 1)/n Σ_{c≠d} A_cd²,
 
     with the maximum-likelihood temperature T, the mean negative log-likelihood of n samples, and
-    the penalty λ: structured matrix scaling. With few samples for each parameter, or large λ, only
-    the temperature is fitted; λ = 1 needs no tuning. Without a penalty, z = log p and (A, b) is the
-    maximum-likelihood map: the mean of the new probabilities of each class is its frequency.
+    the penalty λ: structured matrix scaling. With few samples for each parameter, or large λ, the
+    fit is close to the temperature alone; λ = 1 needs no tuning. Without a penalty, z = log p and
+    (A, b) is the maximum-likelihood map: the mean of the new probabilities of each class is its
+    frequency.
 
-    | structure | A | parameters | |
+    | structure | A | parameters, plus the temperature | |
     | --- | --- | --- | --- |
     | `"bias"` | the identity | m | corrects frequencies, such as a change of prevalence |
     | `"diagonal"` | a diagonal matrix | 2 m | vector scaling: a slope of each class |
@@ -440,10 +441,10 @@ class TemperatureScaling(Recalibrator):
     | `Ensemble` | deviations from the mean · √T |
 
     The last two are conventions: the density of the new mixture is not a power, and draws have no
-    density; T multiplies their variance, as for normal distributions. Draws from a density ∝ exp(−½
-    q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ), need T^{1/β} to represent this density at temperature T. Means
-    do not change, except for `LogNormal` and for classes, which keep the order of their
-    probabilities. Parameters `loc` never change.
+    density; T multiplies their variance, as for normal distributions. For draws from a density ∝
+    exp(−½ s^β), s = (y − μ)ᵀ Σ⁻¹ (y − μ), to represent this density at temperature T, their
+    variance must be multiplied by T^{1/β} instead. Means do not change, except for `LogNormal` and
+    for classes, which keep the order of their probabilities. Parameters `loc` never change.
 
     Families without a rule, and families that are not closed under powers, such as Poisson
     distributions, raise an error. A family of your own defines the method `tempered(temperature)`,

@@ -135,8 +135,8 @@ class MMCEScaling(ConfidenceRecalibrator):
     The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, in which
     all confidences equal their accuracy; this is calibrated but uninformative. Any other map has a
     squared MMCE of order 1/n even if it is perfectly calibrated. The likelihood outweighs this if
-    the confidences improve the NLL over their mean by about weight / 4n. Otherwise, or if confident
-    predictions are wrong more often, a goes to zero.
+    the NLL of the confidences is lower than that of one constant confidence by about weight / (4n).
+    Otherwise, or if confident predictions are wrong more often, a goes to zero.
 
     Arguments, clipping and class predictions are as in `PlattScaling`. `fit` returns a
     `SigmoidMap`. `apply` can be differentiated.
@@ -481,9 +481,9 @@ class IsotonicRegression(ConfidenceRecalibrator):
     confidences that differ by less than 10⁻⁶ in float32. Different confidences may become equal,
     but their order is never reversed.
 
-    The first and the last samples often have accuracies of 0 and 1, with an infinite log-loss of
-    wrong ones. By default, `smooth`, the result is therefore (n f + 1) / (n + 2) with the number of
-    samples n. Weights are then numbers of copies, and their scale matters.
+    The first and the last samples often have accuracies of 0 and 1, so a wrong prediction there has
+    infinite log loss. By default, `smooth`, the result is therefore (n f + 1) / (n + 2) with the
+    number of samples n. Weights are then numbers of copies, and their scale matters.
 
     Arguments and class predictions are as in `PlattScaling`, and without smoothing as in
     scikit-learn's `CalibratedClassifierCV`; a class may then get probability zero, and its labels
@@ -562,15 +562,16 @@ class VennAbersSteps:
 
 @record
 class VennAbers(ConfidenceRecalibrator):
-    """Inductive Venn–Abers prediction: isotonic regression with validity for every n.
+    """Inductive Venn–Abers prediction: a number from two isotonic regressions.
 
         r → p₁ / (1 − p₀ + p₁),
 
-    where p_c is the value at r of the isotonic regression of the calibration samples and one more
-    sample of confidence r that is correct (c = 1) or wrong (c = 0). If samples are exchangeable,
-    p_c of the observed outcome c is perfectly calibrated. p₀ and p₁ differ if there are few
-    samples, and the result is never 0 or 1. Arguments and class predictions are as in
-    `PlattScaling`. Weights are numbers of copies, and their scale matters.
+    from a pair (p₀, p₁) that is valid for every n, where p_c is the value at r of the isotonic
+    regression of the calibration samples and one more sample of confidence r that is correct (c =
+    1) or wrong (c = 0). If samples are exchangeable, p_c of the observed outcome c is perfectly
+    calibrated. p₀ and p₁ differ if there are few samples, and the result is never 0 or 1. Arguments
+    and class predictions are as in `PlattScaling`. Weights are numbers of copies, and their scale
+    matters.
 
     Both are step functions. If the first a of the ordered samples have weight W_a, and the correct
     ones of these Y_a,

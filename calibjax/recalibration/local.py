@@ -306,15 +306,16 @@ def recalibration_gain(
     num_folds: int = 5,
     confidence_level: float = 0.95,
 ) -> dict[str, Gain]:
-    """Cross-fitted improvement of a proper score by recalibrations, or the calibration error.
+    """Improvement of a proper score by recalibrations, cross-fitted.
 
         gain = n⁻¹ Σ_i S(p_i, y_i) − S(T(p_i), y_i),
 
-    where T was fitted to samples of other folds (see `Recalibrator.cross_fitted`), the same folds
-    for all recalibrations. With the negative log-likelihood it is in nats per prediction; isotonic
-    maps without smoothing predict 0 and 1, and may have a gain of −∞. The interval is gain ± z
-    standard errors over the samples, without the errors of the fit: its coverage is below nominal
-    for small n (91 % instead of 95 % for an affine map of normal predictions and n = 200).
+    With "l1" or "l2" it is a calibration error. Here T was fitted to samples of other folds (see
+    `Recalibrator.cross_fitted`), the same folds for all recalibrations. With the negative
+    log-likelihood it is in nats per prediction; isotonic maps without smoothing predict 0 and 1,
+    and may have a gain of −∞. The interval is gain ± z standard errors over the samples, without
+    the errors of the fit: its coverage is below nominal for small n (91 % instead of 95 % for an
+    affine map of normal predictions and n = 200).
 
     In expectation, a gain is the calibration error minus the error that T leaves. It equals the
     calibration error if T returns the conditional probabilities π = E[e_Y | p].

@@ -318,14 +318,14 @@ class QuantileRecalibration(Recalibrator):
 
         F'(y) = G(F(y)),   G the distribution function of u_i = F_i(y_i),
 
-    so level 90 % of every prediction becomes G(90 %).
+    so what was the 90 % quantile of a prediction becomes its G(90 %) quantile.
 
     | shape | G |
     | --- | --- |
     | `"beta"` | maximum-likelihood `Beta` distribution, for bias and dispersion |
     | `"isotonic"` | piecewise linear through the quantiles of the u_i at levels j / (k + 1) |
 
-    The second can be any monotone map, and needs many samples: its errors cost about k / 2n nats.
+    The second can be any monotone map, and needs many samples: its errors cost about k / (2n) nats.
     Quantiles are interpolated between order statistics u_(i) at levels i / (n + 1), so targets
     outside the observed range keep their probability. Weights are numbers of copies with sum n, so
     their scale matters. k = n is isotonic regression of the empirical levels on the u_i.
@@ -467,9 +467,10 @@ class QuantileShift(Recalibrator):
         q_j → q_j + c_j,   c_j the quantile of y_i − q_ij at level τ_j,
 
     where order statistics have levels i / (n + 1). So, up to interpolation, the new quantile
-    exceeds a further exchangeable target with probability τ_j; beyond these levels c_j is the
-    smallest or the largest residual. Weights are numbers of copies with sum n, so their scale
-    matters. Shifted quantiles that cross are sorted, and infinite ones stay infinite.
+    exceeds a further exchangeable target with probability τ_j; for levels below 1/(n + 1) or above
+    n/(n + 1), c_j is the smallest or the largest residual. Weights are numbers of copies with sum
+    n, so their scale matters. Shifted quantiles that cross are sorted, and infinite ones stay
+    infinite.
 
     `fit` returns the `Shifts`; `apply(params, predictions)` a batch of `Quantiles`.
 

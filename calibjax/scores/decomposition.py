@@ -56,8 +56,8 @@ def brier_decomposition(
     For class c with predictions p_i, labels y_i = 1(label i is c), the isotonic regression r_i of
     the y_i on the p_i, and the frequency ȳ of the class,
 
-        miscalibration = n⁻¹ Σ_i (p_i − y_i)² − (r_i − y_i)²,
-        discrimination = n⁻¹ Σ_i (ȳ − y_i)² − (r_i − y_i)²,
+        miscalibration = n⁻¹ Σ_i [(p_i − y_i)² − (r_i − y_i)²],
+        discrimination = n⁻¹ Σ_i [(ȳ − y_i)² − (r_i − y_i)²],
         uncertainty    = n⁻¹ Σ_i (ȳ − y_i)² = ȳ (1 − ȳ),
 
     summed over the classes. Each class is recalibrated on its own: for three or more classes this
@@ -250,8 +250,9 @@ def murphy_curve(
 
     Every score that is consistent for the mean, or for the quantile, is an integral of these with
     some measure over θ: the squared error is 2 ∫ S_θ dθ, the pinball loss ∫ S_θ dθ. A model whose
-    curve is nowhere above that of another model is at least as good for *every* such score, and
-    every decision by costs and losses; if curves cross, the order depends on the score.
+    curve is nowhere above that of another model is at least as good on these data for *every* such
+    score, and for every decision with a cost-loss ratio; if curves cross, the order depends on the
+    score.
 
     Args:
         predictions: batch of n distributions, with `mean` or `icdf`; the mean of a `Bernoulli` is

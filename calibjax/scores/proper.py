@@ -216,7 +216,7 @@ def pinball_loss(
 ) -> jax.Array:
     """Mean pinball loss (quantile loss) of the predicted quantiles.
 
-        n⁻¹ Σ_i L⁻¹ Σ_τ (1 − τ) (q_i(τ) − y_i)₊ + τ (y_i − q_i(τ))₊
+        n⁻¹ Σ_i L⁻¹ Σ_τ [(1 − τ) (q_i(τ) − y_i)₊ + τ (y_i − q_i(τ))₊]
 
     with the quantiles q_i(τ) at the levels τ_1, ..., τ_L; with weights the weighted mean. With many
     equally spaced levels it approaches half the `crps`. Labels of `Categorical`s are the numbers 0,
@@ -277,14 +277,14 @@ def interval_score(
 ) -> jax.Array:
     """Mean interval score (Winkler score) of the predicted central intervals.
 
-        n⁻¹ Σ_i u_i − l_i + 2 α⁻¹ (l_i − y_i)₊ + 2 α⁻¹ (y_i − u_i)₊
+        n⁻¹ Σ_i [u_i − l_i + 2 α⁻¹ (l_i − y_i)₊ + 2 α⁻¹ (y_i − u_i)₊]
 
     with the quantiles l_i and u_i at the levels α / 2 and 1 − α / 2, α = 1 − confidence_level; in
     units of the targets. With weights it is the weighted mean. For `Quantiles` with these two
     levels, it is 4 / α times the `pinball_loss`.
 
     Args:
-        predictions: batch of n distributions of numbers with `icdf`.
+        predictions: batch of n distributions of numbers with `icdf`, or of `Quantiles`.
         targets: [n].
         confidence_level: probability of the interval, in (0, 1).
         weights: w ≥ 0 of the samples, [n]; None for equal weights.
@@ -331,7 +331,7 @@ def energy_score(
 ) -> jax.Array:
     """Mean energy score of draws: the CRPS of vectors.
 
-        ES = n⁻¹ Σ_i E‖Z_i − y_i‖ − ½ E‖Z_i − Z_i'‖
+        ES = n⁻¹ Σ_i [E‖Z_i − y_i‖ − ½ E‖Z_i − Z_i'‖]
 
     with independent Z_i, Z_i' from the empirical distribution of the draws of prediction i; in
     units of the targets. With weights it is the weighted mean. For numbers it is `crps`. The
@@ -342,11 +342,11 @@ def energy_score(
     members scatter less than the targets. The fair estimator is smallest, in expectation, for
     members with the distribution of the target, for every m:
 
-        n⁻¹ Σ_i m⁻¹ Σ_j ‖z_ij − y_i‖ − ½ (m (m − 1))⁻¹ Σ_{j≠k} ‖z_ij − z_ik‖.
+        n⁻¹ Σ_i [m⁻¹ Σ_j ‖z_ij − y_i‖ − ½ (m (m − 1))⁻¹ Σ_{j≠k} ‖z_ij − z_ik‖].
 
-    With `monte_carlo` it estimates the energy score of predictions of any family. It may be
-    negative. For members with probabilities q_j, means are weighted by q and m (m − 1) becomes 1 −
-    Σ_j q_j².
+    With `monte_carlo` it estimates the energy score of predictions of any family. The fair estimate
+    may be negative. For members with probabilities q_j, means are weighted by q and m (m − 1)
+    becomes 1 − Σ_j q_j².
 
     Args:
         predictions: batch of n `Ensemble`s, or distributions with draws from `monte_carlo`.
@@ -408,7 +408,7 @@ def crps(
 ) -> jax.Array:
     """Mean continuous ranked probability score.
 
-        CRPS = n⁻¹ Σ_i ∫ (F_i(x) − 1(x ≥ y_i))² dx = n⁻¹ Σ_i E|Z_i − y_i| − ½ E|Z_i − Z_i'|
+        CRPS = n⁻¹ Σ_i ∫ (F_i(x) − 1(x ≥ y_i))² dx = n⁻¹ Σ_i [E|Z_i − y_i| − ½ E|Z_i − Z_i'|]
 
     with the cdf F_i of p_i and independent Z_i, Z_i' ~ p_i; in units of the targets. With weights
     it is the weighted mean.
@@ -434,7 +434,8 @@ def crps(
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the family has no closed form.
 
-    Cost: O(n); O(n m²) for up to 200 samples, O(n m log m) for more, O(n k²) for k components.
+    Cost: O(n); O(n m²) for ensembles of up to 200 members, O(n m log m) for more; O(n k²) for
+    mixtures of k components.
 
     References: Gneiting and Raftery (2007), Strictly proper scoring rules, §4.2, with the opposite
     sign; Gneiting et al. (2005), Calibrated probabilistic forecasting using ensemble model output

@@ -29,8 +29,8 @@ class EProcess:
     It is `hypothesis_tests.e_process` with states of constant size, and returns the wealth after
     the last forecast. States are not sums and cannot be merged, because forecasts have an order.
     There are no weights, because wealth is a product over forecasts. The mean wealth of several
-    streams, at common times, is evidence against the hypothesis that all streams are calibrated
-    given the past of all.
+    streams at each time is an e-process, too. Its hypothesis is that each target is a draw from its
+    forecast, given all that was known when that forecast was made, including the other streams.
 
     Attributes:
         example_predictions: batch of the family and the shapes of the predictions to come; its
@@ -39,8 +39,9 @@ class EProcess:
         forget: as in `e_process`.
         significance_level: as in `e_process`.
         horizon: as in `e_process`.
-        window: W, number of forecasts that kernels and regressions use; other bets use the whole
-            past. They cannot detect errors that need more than W forecasts.
+        window: W, number of forecasts that kernels, `KernelRecalibration` and refitted
+            recalibrations use. They cannot detect errors that need more than W forecasts. Other
+            bets use the whole past.
 
     The state holds the last W + h − 1 forecasts, the state of each bet, and the wealths.
 

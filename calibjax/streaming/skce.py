@@ -175,9 +175,10 @@ class SKCE(Accumulator):
     w_j, and the block has the weight Σ_{i<j} w_i w_j, as in `MeanScore`.
 
     The features of some target kernels depend on the range of the targets: that of the landmarks'
-    targets (five standard deviations for normal predictions) and of `example_targets`. Targets far
-    beyond it change the kernel, because features of normal predictions are periodic, and those of
-    counts zero. The estimate remains unbiased for the changed kernel, and `ExactSKCETest` exact.
+    targets (five standard deviations for normal predictions) and of `example_targets`. Outside this
+    range the features are no longer those of the kernel: for normal predictions they repeat, for
+    counts they are zero. The estimate remains unbiased for the changed kernel, and `ExactSKCETest`
+    exact.
 
     Attributes:
         kernel: `TensorProduct(Nystrom(kernel, landmarks), target kernel)` with concrete values;
@@ -286,17 +287,17 @@ def _indices(name: str, indices: Any, seen: Seen) -> jax.Array:
 class ExactSKCETest(Accumulator):
     """Exact test of calibration with the SKCE in one pass, for a kernel with features.
 
-    It is `hypothesis_tests.exact_skce_test` for data in batches: `SKCE` of the observed targets and
-    of B redraws of all targets y_i ~ p_i at once. Redraws are seeded by the key and the *index* of
-    a sample. So p-value and estimates do not depend on the sizes and the order of the batches, nor
-    on the merging of states. With JAX's default random numbers they are those of `exact_skce_test`
-    with the same key.
+    It is `hypothesis_tests.exact_skce_test` for data in batches: it computes the `SKCE` of the
+    observed targets and of B redrawn sets of targets y_i ~ p_i in the same pass. Redraws are seeded
+    by the key and the *index* of a sample. So p-value and estimates do not depend on the sizes and
+    the order of the batches, nor on the merging of states. With JAX's default random numbers they
+    are those of `exact_skce_test` with the same key.
 
-    Every sample needs an index of its own, or the test is not exact, because samples with one index
-    have common random numbers. By default a state numbers its samples from zero. If batches are
-    shuffled or spread over several states, pass `indices`, the numbers of the samples in the data
-    set, with every batch. The result of merged states that both number their samples from zero is
-    refused; other duplicate indices are not detected.
+    Every sample needs an index of its own, or the test is not exact, because samples with the same
+    index get the same random numbers. By default a state numbers its samples from zero. If batches
+    are shuffled or spread over several states, pass `indices`, the numbers of the samples in the
+    data set, with every batch. The result of merged states that both number their samples from zero
+    is refused; other duplicate indices are not detected.
 
     States may be merged, in any order, if they have the same key, kernel (including landmarks and
     length scales), number of redraws, precision and implementation of random numbers, and no common

@@ -76,9 +76,9 @@ class MeanScore(Accumulator):
 
         μ = Σ w_i x_i / Σ w_i,    error² = n / (n − 1) Σ w_i² (x_i − μ)² / (Σ w_i)²,
 
-    the standard deviation over √n without weights. In float32 it is NaN if the numbers scatter by
-    less than about a four-hundredth of their size: then subtract a number near their mean from the
-    score.
+    the standard deviation over √n without weights. In float32 it is NaN for numbers x_i if their
+    standard deviation is below about 1/400 of their mean. In that case subtract a number near the
+    mean from the score.
 
     Attributes:
         score: function (predictions, targets) of a batch that returns the number x_i of each
