@@ -16,6 +16,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.operators import line as lines
 from calibjax.operators.tiles import BLOCK_SIZE, feature_sums, quadratic_forms, weighted_sums
 
+_COLUMNS = 16  # values of many samples on a line whose forms are computed at once
 Forms = tuple[jax.Array, jax.Array]
 Features = Callable[[Any, Any], jax.Array]  # (args, xs) → features of m samples, [c, m]
 
@@ -119,12 +120,15 @@ class OnLine(Operator):
     terms: lines.Exponentials
 
     def forms(self, values: jax.Array) -> Forms:
-        """Forms in n T c steps along the line; for many samples one c after the other."""
+        """Forms in n T c steps along the line; for many samples a few c at once."""
         upper = jax.checkpoint(lambda f: lines.line_forms(f.T, self.positions, self.terms))
         on, values = self.diagonal[0] * jnp.sum(jnp.square(values), 1), values[:, self.order]
-        if values.shape[1] <= BLOCK_SIZE:
+        number, n = values.shape
+        if n <= BLOCK_SIZE or number <= _COLUMNS:
             return 2 * upper(values), on
-        return 2 * jax.lax.map(upper, values[:, None])[:, 0], on
+        filled = jnp.pad(values, ((0, -number % _COLUMNS), (0, 0)))
+        forms = jax.lax.map(upper, filled.reshape(-1, _COLUMNS, n)).ravel()
+        return 2 * forms[:number], on
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
         """Product: half the derivative of the forms."""

@@ -274,7 +274,7 @@ class View:
         sizes = [1]
         for each in self.featured:
             number = num_features(each.kernel, each.prepared, self.predictions, targets)
-            in_blocks = all(isinstance(x, LowRank) for x in each.operators)
+            in_blocks = all(isinstance(x, LowRank | OnLine) for x in each.operators)
             sizes.append(bytes_of_redraw(n, number, in_blocks=in_blocks))
         if self.others:
             num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
