@@ -121,19 +121,6 @@ def categorical_kernel(nu=0.5, matrix=None):
     return kernels.TensorProduct(kernels.Exponential(nu, distances.TotalVariation()), target)
 
 
-def check_gradients(value, points, step=1e-5, atol=1e-8):
-    """Gradients at points [n, d] are finite, and central differences, each times the coordinate."""
-    n, d = points.shape
-    unit = np.where(points == 0, 1, np.abs(points))
-    steps = step * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
-    evaluate = jax.jit(jax.vmap(jax.value_and_grad(value)))
-    values, gradients = evaluate((points + unit * steps[:, None]).reshape(-1, d))
-    assert np.all(np.isfinite(gradients))
-    values = values.reshape(-1, n)
-    differences = (values[1 : d + 1] - values[d + 1 :]) / (2 * step)
-    np.testing.assert_allclose((gradients[:n] * unit).T, differences, rtol=1e-5, atol=atol)
-
-
 def as_dtype(tree, dtype):
     """Floating-point leaves in another precision."""
 
@@ -171,29 +158,6 @@ def cases():
 
 
 CASE_NAMES = "normal-None", "normal-3", "categorical-5-white", "categorical-5-label"
-
-
-NETWORKS = ("densenet121", "googlenet", "resnet18", "vgg16_bn")
-
-
-def cifar10_network(data, network, table):
-    """Published predictions and labels of a network, and its row of a table of W19."""
-    folder = data / "cifar10_networks"
-    rows = np.genfromtxt(
-        folder / f"{table}.csv", delimiter=",", names=True, dtype=None, encoding=None
-    )
-    row = next(row for row in rows if row["model"] == network)
-    probs = np.loadtxt(folder / f"{network}.csv", delimiter=",")
-    labels = np.loadtxt(folder / "labels.csv", dtype=int) - 1
-    return distributions.Categorical(jax.device_put(probs)), jax.device_put(labels), row
-
-
-def median_kernel(predictions):
-    """W19's kernel with the length scale that reproduces the published numbers."""
-    distance = distances.TotalVariation()
-    return categorical_kernel(
-        kernels.median_heuristic(distance, predictions, include_diagonal=True)
-    )
 
 
 @checked
