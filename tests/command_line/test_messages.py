@@ -7,7 +7,7 @@ import re
 import jax
 import pytest
 
-from calibjax.command_line import load
+from calibjax.command_line import load, reading
 from calibjax.command_line.program import main
 from calibjax.command_line.reading import InputError
 from tests.command_line.examples import GOOD, NORMAL
@@ -220,3 +220,14 @@ def test_damaged_files(written):
             assert len(line) < 600
             assert line.isprintable()
     assert refusals > 100
+
+
+def test_files_that_are_too_large(monkeypatch, tmp_path):
+    """A byte more than allowed is refused, and nothing is cut off."""
+    path = tmp_path / "data.csv"
+    path.write_text(GOOD)
+    monkeypatch.setattr(reading, "_LARGEST", len(GOOD))
+    load(path)
+    monkeypatch.setattr(reading, "_LARGEST", len(GOOD) - 1)
+    with pytest.raises(InputError, match="expected at most 1 GiB"):
+        load(path)

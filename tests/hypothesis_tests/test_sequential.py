@@ -127,6 +127,20 @@ def test_classes_against_loops():
     assert_allclose(result.log_wealths["temperature"], expected, rtol=1e-9, atol=1e-12)
 
 
+def test_biases_come_close_to_the_most_likely_ones():
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), 4000)
+    truth = probs * [1.0, 2.0, 0.5]
+    truth /= truth.sum(1, keepdims=True)
+    labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
+    predictions = distributions.Categorical(probs)
+    for structure in ("bias", "diagonal"):
+        method = recalibration.MatrixScaling(structure=structure)
+        found = e_process(predictions, labels, bets={"m": method}).params["m"]
+        fitted = method.fit(predictions, labels)
+        assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
+        assert_allclose(found.slopes, fitted.slopes, atol=0.1)
+
+
 @pytest.mark.parametrize("horizon", [2, 3])
 def test_horizon(horizon):
     result = e_process(*NORMAL, bets=recalibration.AffineScaling(), horizon=horizon, forget=0.9)

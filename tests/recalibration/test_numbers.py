@@ -44,11 +44,13 @@ def test_affine_maps(unit):
     np.testing.assert_allclose(found.loc, unit * (LOC + Z.mean() * SCALE), rtol=1e-9)
     np.testing.assert_allclose(found.scale, unit * Z.std() * SCALE, rtol=1e-9)
     np.testing.assert_array_equal(found.features, LOC)
-    copies = np.repeat(Z, WEIGHTS)  # medians need not be unique, but they are halfway
-    params = AFFINE.fit(D.Laplace(predictions.loc, predictions.scale), targets, WEIGHTS)
-    np.testing.assert_allclose(params.shift, np.median(copies), rtol=1e-3, atol=1e-4)
-    width = np.mean(np.abs(copies - np.median(copies)))
-    np.testing.assert_allclose(params.scale, width, rtol=1e-3)
+    for weights in (None, WEIGHTS):
+        # Medians need not be unique, but they are halfway.
+        copies = Z if weights is None else np.repeat(Z, weights)
+        params = AFFINE.fit(D.Laplace(predictions.loc, predictions.scale), targets, weights)
+        np.testing.assert_allclose(params.shift, np.median(copies), rtol=1e-3, atol=1e-4)
+        width = np.mean(np.abs(copies - np.median(copies)))
+        np.testing.assert_allclose(params.scale, width, rtol=1e-3)
 
 
 def test_smallest_interval():
