@@ -64,6 +64,7 @@ from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SURE = 2.0  # standard errors from which errors that may cancel count as having one sign
+_FEW = 12  # directions whose scores are one program
 _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),
@@ -87,17 +88,17 @@ def with_directions(
     probs = getattr(predictions, "class_probs", None)
     of_dispersion = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
-    words, scores = [], []
-    for lens, kernel in members:
-        words.append(_words(lens, kernel, is_binary) + of_dispersion)
-        score = jnp.zeros((), floating_dtype(predictions))
-        if words[-1][0]:
-            regressor = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
-            member, least = (lens, regressor, kernel.target), _SURE * (not _is_of_rank_one(kernel))
-            score = _direction_score(member, predictions, *data, least).astype(score.dtype)
-        scores.append(score)
-    directions = {"direction_scores": jnp.stack(scores), "directions": tuple(words)}
-    return dataclasses.replace(components, **directions)
+    words = tuple(_words(*member, is_binary) + of_dispersion for member in members)
+    views: list[tuple[Any, Any, Any, float] | None] = []
+    for (lens, kernel), (name, *_) in zip(members, words, strict=True):
+        regressor = getattr(kernel, "prediction", None)
+        regressor = regressor if isinstance(regressor, Regressor) else None
+        least = 0.0 if name and _is_of_rank_one(kernel) else _SURE
+        views.append((lens, regressor, kernel.target, least) if name else None)
+    # One program for few; for many, one for all that differ only in their arrays.
+    blocks = [views] if sum(x is not None for x in views) <= _FEW else [[x] for x in views]
+    scores = jnp.concatenate([_direction_scores(x, predictions, *data) for x in blocks])
+    return dataclasses.replace(components, direction_scores=scores, directions=words)
 
 
 def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
@@ -159,12 +160,20 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return all(isinstance(term, Constant | Regressor) for term in _terms(kernel.prediction))
 
 
-@jax.jit  # one program for members that differ only in their arrays
+@jax.jit
+def _direction_scores(
+    views: Sequence[tuple[Any, Any, Any, float] | None], predictions: Any, judged: Any, weights: Any
+) -> jax.Array:
+    """Scores of kernels, zero without a direction, [K]."""
+    zero, data = jnp.zeros((), floating_dtype(predictions)), (predictions, judged, weights)
+    scores = (zero if view is None else _direction_score(*view, *data) for view in views)
+    return jnp.stack([score.astype(zero.dtype) for score in scores])
+
+
 def _direction_score(
-    member: tuple[Any, Any, Any], predictions: Any, judged: Any, weights: Any, least: float
+    lens: Any, regressor: Any, target: Any, least: Any, predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:
     """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with w_i x_i r_i for weights; zero below the least."""
-    lens, regressor, target = member
     viewed = judged if lens is None else lens(*judged)
     numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
     if regressor is not None:
