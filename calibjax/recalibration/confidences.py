@@ -176,13 +176,14 @@ class MMCEScaling(ConfidenceRecalibrator):
         x = log_odds(confidences)
         low, _ = fitting.range_of(x, fitting.counting(weights, correct == 1))
         _, wrong_high = fitting.range_of(x, fitting.counting(weights, correct == 0))
-        exists = low < wrong_high
+        weight = jnp.asarray(self.weight, x.dtype)
+        exists = (low < wrong_high) & ~jnp.isnan(weight)
 
         def loss(parameters: jax.Array) -> jax.Array:
             z = jnp.exp(parameters[0]) * x + parameters[1]
             likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
             error = inner(mmce)(self.kernel, jax.nn.sigmoid(z), correct, weights=weights)
-            return likelihood_loss + jnp.asarray(self.weight, x.dtype) * jnp.square(error)
+            return likelihood_loss + weight * jnp.square(error)
 
         log_slope, intercept = fitting.newton_minimum(loss, jnp.zeros(2, x.dtype), exists)
         return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
