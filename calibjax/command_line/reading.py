@@ -54,8 +54,12 @@ _CERTAIN = {
 }
 # Names of columns beside which `loc` and `scale` belong to other distributions than the normal.
 _SHAPES = {"df", "nu", "shape", "power", "alpha", "skew", "a", "b", "c", "s", "xi", "distribution"}
+_SHAPES |= {"skewness", "kurtosis", "min", "max", "median", "count"}
+# Words of columns that may hold other targets, decisions of a model, and models of a hub.
+_TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold"}
+_DECISIONS = r"(y_?)?(pred|hat|answer|decision|choice|cls|class|parsed|response)"
+_MODELS = {"model", "model_name", "team", "team_name", "team_abbr", "forecaster"}
 _MARKS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
-_CODES = {f"-{digits}{end}" for digits in ("999", "9999", "99999") for end in ("", ".0")}
 
 
 class InputError(ValueError):
@@ -312,6 +316,10 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     if count > 1:
         refuse(path, f"one use of column {name}", count)
     unused += [x for x in table.columns if x not in inputs]
+    for x in itertools.chain(*(y.columns.values() for y in meanings.values())):
+        if not _named(table, options) and any(y.startswith(f"{x}_") for y in unused):
+            got = f"columns {listed([x, *(y for y in unused if y.startswith(f'{x}_'))])}"
+            refuse(path, "columns of one model, or options that name them", got)
     rows = str(len(table))
     if options.skip_missing:
         labels = next(iter(meanings.values())).columns
@@ -351,7 +359,12 @@ def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> 
     if numbers and all(map(is_thousand, numbers)):
         refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_MARKS}")
     for name in names if options.na is None else ():
-        is_code = np.array([x in _CODES for x in table.columns[name]])
+        values = table.values(name)
+        nines = np.array([bool(re.fullmatch(r"-?99+(\.[09]+)?", x)) for x in table.columns[name]])
+        rest = values[~nines & np.isfinite(values)]
+        low, high = (rest.min(), rest.max()) if rest.size else (np.nan, np.nan)
+        # Nines that are farther from all other values than these from each other.
+        is_code = nines & (np.maximum(low - values, values - high) > high - low)
         advice = "; --na TEXT ... names texts for missing values, if there are any"
         table.refuse_where(is_code, "a value that is certain", name, advice)
 
@@ -435,7 +448,12 @@ def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
     if name is not None:
         return _one(table, name, "--target")
     candidates = [x for x in usual if x in table.columns]
-    if len(candidates) != 1:
+    if usual is TARGETS:  # hubs have other columns of this kind
+        pattern = "|".join(_CERTAIN.values())
+        names = [x for x in table.columns if x not in candidates and not re.fullmatch(pattern, x)]
+        candidates += [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
+        candidates += ["x"] * (candidates == ["y"] and "x" in names)
+    if len(candidates) != 1 or candidates[0] not in usual:
         got = f"columns {listed(candidates or table.columns, 12)}; name the one with the targets, "
         got += "which may have to be added from another file: calibjax FILE --target COLUMN"
         refuse(table.path, f"one column of targets ({', '.join(usual)})", got)
@@ -468,12 +486,16 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
                 meanings.append(Meaning(kind, columns if _are_levels(columns) else {}))
             elif len(columns) > 1:
                 meanings.append(Meaning(kind, columns))
-    single = [x for x in ("prob", "probs", "p") if x in names]
+    if any(x.kind != "classes" for x in meanings) and np.isin(targets, (0, 1)).all():
+        values = [table.values(x) for meaning in meanings for x in meaning.columns.values()]
+        if (np.abs(np.array(values) - 0.5) <= 0.5).all():
+            meanings.append(Meaning("probability", {}))  # several of them, of one outcome
+    single = [x for x in ("prob", "probs") if x in names]
     if len(single) == 1:
         # The column may hold the confidence in a predicted label.
         known = {*np.unique(targets[~np.isnan(targets)]).tolist()} or {0.0, 1.0}
         others = (table.values(x) for x in names if x != single[0])
-        is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
+        is_label = any(re.match(_DECISIONS, x, re.I) for x in names)
         is_label |= any({*np.unique(x).tolist()} <= known for x in others)
         is_confidence = is_label and not (table.values(single[0]) < 0.5).any()
         meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
@@ -507,6 +529,9 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
     if len(kinds) != 1 or not tasks:
         got = f"{listed(sorted({*types}))} and columns {listed(tasks)} of tasks"
         refuse(table.path, "output_type quantile or sample and columns of tasks", got)
+    if others := _MODELS & {*tasks}:
+        got = f"column {listed(others)}; call it model_id if it names the models"
+        refuse(table.path, "models in column model_id", got)
     (kind,) = kinds
     table, unused = table.take(types == kind), [f"rows of {x}" for x in sorted({*types} - kinds)]
     names = table.columns.get("model_id", np.full(len(table), "", object))

@@ -164,7 +164,7 @@ FILES = [
     File("digits, CRLF, empty lines at the end", "read", score=OF_CLASSES, content=table(
         {**named("012", CLASSES, "p_"), "y_true": LABELS}, end="\r\n") + "\r\n\r\n\r\n"),
     File("truth values beside quoted texts", "read", score=BINARY, content=table(
-        {**ANSWERS, "p": EVENT, "y": HAPPENED == 1})),
+        {**ANSWERS, "prob": EVENT, "y": HAPPENED == 1})),
     File("weather", "read", score=NORMAL, content=table(
         {"date": DATES, "station": TEAMS, "group_sex": PATIENT["sex"], **_NORMAL})),
     File("quantiles in disorder", "read", score=OF_QUANTILES, content=table(
@@ -359,6 +359,27 @@ FILES += [
     File("labels that do not exclude each other", "refused", table(
         {"comment": ANSWERS["question"], **_SEPARATE,
          "label": np.array(["toxic", "insult", "threat"])[LABELS]}), "prob_toxic"),
+    File("coordinates beside predictions", "refused", table(
+        {"x": LOC, "y": SD, "mean": LOC, "sd": SD, "observed": Y}), "y,.observed",
+        "--target observed", NORMAL),
+    File("members that are probabilities", "refused", table(
+        {**named(range(3), CLASSES, "member_"), "label": HAPPENED}), "--members --probability"),
+    File("confidence in an answer", "refused", table(
+        {"answer": YES_NO, "prob": np.maximum(EVENT, NOT), "label": HAPPENED}), "prob"),
+    File("decisions beside the truth", "refused", table(
+        {**_IRIS, "label": SPECIES[CLASSES.argmax(1)], "truth": LABELS}), "label,.truth"),
+    File("a hub whose models have another name", "refused", table(
+        {("team" if x == "model_id" else x): y for x, y in BOTH.items()}
+        | {"observation": Y[_OF_BOTH]}), "team model_id"),
+    File("statistics of features", "refused", table(
+        {"mean": LOC + 100, "std": SD, "kurtosis": SD, "label": HAPPENED}), "kurtosis"),
+    File("missing values as nines", "refused", table(
+        {**_NORMAL, "target": np.where(ROWS == 7, "9999", Y.astype(str))}), "9999.*--na",
+        "--na 9999 --skip-missing", score("Normal", LOC[ROWS != 7], SD[ROWS != 7], Y[ROWS != 7])),
+    File("two models in one file", "refused", table(
+        {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean,.mean_b",
+        "--mean mean --sd sd", NORMAL),
+    File("p-values", "refused", table({"gene": ROWS, "p": EVENT, "label": HAPPENED}), "p"),
     File("betting odds", "refused", table(
         {**MATCH, **named("HDA", (0.95 / CLASSES.clip(0.01)).round(2), "B365"),
          "label": np.array(["H", "D", "A"])[LABELS]}), "B365H"),

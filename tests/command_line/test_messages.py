@@ -45,14 +45,17 @@ CASES = [
     (HUB + "a,quantile,0.5,1,1\n" * 2, "row 3: expected one value of each task"),
     (HUB + "a,quantile,0.5,1,1\nb,quantile,0.9,1,1\n", "got ''; --skip-missing"),
     # Two meanings.
-    ("prob_1,prob,label,true\n0.7,0.3,0,1\n0.2,0.8,1,1\n0.2,0.8,1,0\n", "likeliest .*, and true;"),
+    ("other,prob,label,seen\n0.7,0.3,0,1\n0.2,0.8,1,1\n0.2,0.8,1,0\n", "likeliest .*, and seen;"),
     ("guess,prob,label\n0,0.7,1\n1,0.8,1\n", "expected one column .* label, .* and guess; name"),
     ("mean,sd,label\n0.5,0.1,1\n0.2,0.1,\n", KIND),  # probabilities and their standard errors
     ("pred,prob,label\n1,0.5,1\n0,0.7,0\n", KIND),  # confidences in the predicted labels
     ("q0.1,q0.9,q95,target\n1,2,3,2\n", KIND),
     ("q0.1,q0.10,target\n1,2,2\n", KIND),
     ("mean,loc,sd,target\n0,1,1,2\n", KIND),
-    (TABLE, "expected columns of one kind .*, got columns loc, p, member_1, .*, which fit members"),
+    (
+        TABLE.replace(",p,", ",prob,"),
+        "columns of one kind .*, got columns loc, prob, member_1, .*, which fit",
+    ),
     # Options that do not fit.
     (TABLE, r"expected a column z \(--target\), got columns loc, p, y", "--target z"),
     (TABLE, r"expected a column g\* \(--groups\)", "--groups g*"),
