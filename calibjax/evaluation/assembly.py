@@ -276,9 +276,10 @@ def _not_found(parts: Part, pvalues: Mapping[str, float]) -> Iterator[str]:
 
 def _notes(parts: Part, pvalues: Mapping[str, float]) -> list[str]:
     """What the p-values are."""
-    text = "p-values are exact: the data are compared with data sets redrawn from the predictions."
+    text = "p-values compare the data with data sets redrawn from the predictions; those of means "
+    text += "and frequencies are at least those of a z-test with the observed scatter."
     if len(parts.tests) > 1:
-        text += f" They are adjusted for the {len(parts.tests)} tests that the sentences rest on"
+        text += f" All are adjusted for the {len(parts.tests)} tests that the sentences rest on"
         text += ", so that for a calibrated model the probability of any error that is named is at "
         text += "most 5 %."
     if any(section.title == "Where it is wrong" for section in parts.sections):

@@ -182,6 +182,8 @@ def mean_errors(data: Data) -> Part:
         scatter, by_scatter = scatter_of(values[:, c.number], shares[:, g])
         weights = f"result.arrays['memberships'][:, {g - 1}]" * bool(g)
         name, call = f"{c.name}{f', {names[g]}' * bool(g)}", data.mean_of(c.values, weights)
+        # The size of all errors is no other error's doing, unless a mean explains it.
+        by_scatter *= bool(g) or c.kind != "root"
         more: Any = {"pvalue": min(1.0, max(pvalue, len(asked) * by_scatter))}
         more["call"] = call + " ** 0.5" * (c.kind == "root")
         entry = dataclasses.replace(c.entry(name, shares[:, g], error, scatter, limit), **more)
