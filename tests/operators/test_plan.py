@@ -123,3 +123,16 @@ def test_sums_by_label_against_all_pairs(target, weights):
             diagonal = np.trace(h)
             expected = (h.sum() - diagonal) / (n * (n - 1)), diagonal / n
             np.testing.assert_allclose(found[:, b, k], expected, rtol=1e-10)
+
+
+def test_forms_on_a_line_in_groups_of_columns(monkeypatch):
+    """Of many samples some columns are summed at once; the last group is not full."""
+    monkeypatch.setattr("calibjax.operators.kernel_matrix.BLOCK_SIZE", 299)
+    operator = operator_of(kernels.Exponential(0.3, TV), Bernoulli(PROBS), many=True)
+    assert isinstance(operator, OnLine)
+    values = np.random.default_rng(1).normal(size=(19, 300))
+    matrix = np.exp(-np.abs(PROBS[:, None] - PROBS) / 0.3)
+    off, on = operator.forms(jnp.asarray(values))
+    np.testing.assert_allclose(on, np.square(values).sum(1), rtol=1e-12)
+    expected = np.einsum("ci,ij,cj->c", values, matrix, values) - on
+    np.testing.assert_allclose(off, expected, rtol=1e-9)
