@@ -679,7 +679,7 @@ def consistency_test(
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
-    """Consistency resampling with any statistic, a test of calibration that rejects too often.
+    """Consistency resampling, which rejects too often for some statistics, such as the ECE.
 
     In every resample, n predictions are drawn with replacement from the given ones, and a target
     from each of them; p = (1 + #{T_b ≥ T}) / (B + 1).

@@ -254,8 +254,8 @@ class SKCEComponents:
     Attributes:
         biased: SKCE_b, all errors together except predictions that are too wide; p-value for
             large values.
-        unbiased: SKCE_u, errors that similar predictions share, above all wrong means; p-value for
-            large values.
+        unbiased: SKCE_u, errors that similar predictions share, above all of the mean; hardly
+            predictions that are only too wide or too narrow; p-value for large values.
         dispersion: D, the mean of h on the diagonal; two-sided p-value. z is positive if the
             targets scatter more than predicted (predictions too narrow, overconfident), and
             negative if they scatter less (too wide, underconfident). `composite_calibration_test`

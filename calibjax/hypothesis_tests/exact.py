@@ -154,7 +154,8 @@ def exact_skce_test(
       predictions that are too wide** (underconfident): these make D smaller than in the redraws,
       and are rejected less often than calibrated predictions. If the means of most predictions
       share the same error, it has slightly more power than the omnibus statistic.
-    - "unbiased", SKCE_u: errors of the mean that similar predictions share; little else.
+    - "unbiased", SKCE_u: errors that similar predictions share, above all of the mean; hardly
+      predictions that are only too wide or too narrow.
     - "dispersion", D, two-sided: predictions that are too narrow or too wide, even if no two of
       them are similar.
 

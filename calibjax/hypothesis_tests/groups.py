@@ -330,8 +330,10 @@ def local_calibration_test(
 
     - `pvalue` tests each sample on its own: P(p_i ≤ α) ≤ α. About n α of n calibrated samples have
       p_i ≤ α.
-    - `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α. Its
-      minimum is the p-value of the hypothesis that the model is locally calibrated everywhere.
+    - `adjusted_pvalue` accounts for the number of samples: under calibration, P(any adjusted
+      p_i ≤ α) ≤ α. If the model is wrong somewhere, a sample where it is right may have a small
+      adjusted p-value, too. The minimum is the p-value of the hypothesis that the model is locally
+      calibrated everywhere.
 
     Both hold for every n, every kernel and every number of redraws. The kernel must not be chosen
     with the same labels.
@@ -410,10 +412,10 @@ def witness_test(
     The values W_j of `estimators.witness` at the locations (p_j, z_j) are compared with those of
     targets resampled under the null, as in `exact_test`. `pvalue` tests each location on its own: a
     calibrated model has p ≤ 0.05 at about 5 % of the locations. `adjusted_pvalue` accounts for the
-    number of locations by the largest standardised |W| of each redraw. Under calibration the
-    probability that any of them is ≤ α is at most α, for every n, every B and every set of
-    locations. So the model is miscalibrated at the locations with an adjusted p-value ≤ 0.05, with
-    95 % confidence. The minimum is the p-value of the hypothesis that the model is calibrated.
+    number of locations by the largest standardised |W| of each redraw. If the model is calibrated,
+    the probability that any of them is ≤ α is at most α, for every n, every B and every set of
+    locations. If it is wrong somewhere, a location that is right may have a small adjusted p-value,
+    too. The minimum is the p-value of the hypothesis that the model is calibrated.
 
     Args:
         key: a JAX random key.
