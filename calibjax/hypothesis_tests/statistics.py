@@ -281,7 +281,7 @@ def hosmer_lemeshow(predictions: Bernoulli, targets: Numbers, *, num_bins: int =
     the data that the model was fitted to.)
 
     Args:
-        predictions: batch of n ≥ num_bins `Bernoulli`s; use a lens for several classes.
+        predictions: batch of n ≥ num_bins `Bernoulli`s; use a reduction for several classes.
         targets: 0 or 1, [n].
         num_bins: G.
 
@@ -331,7 +331,7 @@ def cox(predictions: Bernoulli, targets: Numbers) -> jax.Array:
     Textbook p-value: χ² with two degrees of freedom.
 
     Args:
-        predictions: batch of n `Bernoulli`s; use a lens for several classes.
+        predictions: batch of n `Bernoulli`s; use a reduction for several classes.
         targets: 0 or 1, [n].
 
     Returns:
@@ -377,7 +377,7 @@ def cumulative_difference(predictions: Bernoulli, targets: Numbers) -> jax.Array
     Textbook p-value: the largest |B(t)| of Brownian motion, 0 ≤ t ≤ 1.
 
     Args:
-        predictions: batch of n `Bernoulli`s; use a lens for several classes.
+        predictions: batch of n `Bernoulli`s; use a reduction for several classes.
         targets: 0 or 1, [n].
 
     Returns:

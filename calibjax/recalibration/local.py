@@ -308,14 +308,14 @@ def recalibration_gain(
 ) -> dict[str, Gain]:
     """Improvement of a proper score by recalibrations, cross-fitted.
 
-        gain = n⁻¹ Σ_i S(p_i, y_i) − S(T(p_i), y_i),
+        gain = n⁻¹ Σ_i (S(p_i, y_i) − S(T(p_i), y_i)).
 
-    With "l1" or "l2" it is a calibration error. Here T was fitted to samples of other folds (see
-    `Recalibrator.cross_fitted`), the same folds for all recalibrations. With the negative
-    log-likelihood it is in nats per prediction; isotonic maps without smoothing predict 0 and 1,
-    and may have a gain of −∞. The interval is gain ± z standard errors over the samples, without
-    the errors of the fit: its coverage is below nominal for small n (91 % instead of 95 % for an
-    affine map of normal predictions and n = 200).
+    T was fitted to samples of other folds (see `Recalibrator.cross_fitted`), the same folds for all
+    recalibrations. With `score="l1"` or `"l2"` the result is a calibration error instead. With the
+    negative log-likelihood the gain is in nats per prediction; isotonic maps without smoothing
+    predict 0 and 1, and may have a gain of −∞. The interval is gain ± z standard errors over the
+    samples, without the errors of the fit: its coverage is below nominal for small n (91 % instead
+    of 95 % for an affine map of normal predictions and n = 200).
 
     In expectation, a gain is the calibration error minus the error that T leaves. It equals the
     calibration error if T returns the conditional probabilities π = E[e_Y | p].
@@ -334,9 +334,10 @@ def recalibration_gain(
     with g(0) = 0. Like all gains they can be negative. For `Bernoulli`s both classes are included:
     "l1" is twice, "l2" √2 times the error of the probability.
 
-    The gain is split by whether predictions become less or more certain. Certainty is the new
-    probability of the originally most probable class, and otherwise the product of the variances of
-    the coordinates. For two classes this is the split of Berta et al.
+    The gain is split by whether predictions become less or more certain. Class predictions become
+    less certain if the probability of the originally most probable class falls; otherwise
+    predictions become less certain if the product of the variances of the coordinates grows. For
+    two classes this is the split of Berta et al.
 
     Args:
         key: a JAX random key.

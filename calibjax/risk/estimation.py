@@ -72,8 +72,8 @@ def estimation_risk(
 
     For `Bernoulli`s both classes are included: products of residuals and h are twice, and the risk
     four times, the values for confidences, an array [n] with targets 0 and 1. G24's tables of
-    top-label calibration use the latter. For class-wise risks, use the lens `estimators.class_wise`
-    and `vmap`.
+    top-label calibration use the latter. For class-wise risks, use the reduction
+    `estimators.class_wise` and `vmap`.
 
     Args:
         values: h(p_i, p_j), [n, n]; or a function of two batches (p, q) → [n, n'] such as
@@ -396,8 +396,9 @@ def squared_calibration_error(
     without using the targets of the test part. Compare estimators by their risks, with the same
     key, never by their estimates on the test part.
 
-    The estimate is biased: a function that was tuned on few samples is shrunk, so its diagonal is
-    too small; for a calibrated model it is too large.
+    The estimate is biased. For calibrated models, whose error is zero, it is too large. For
+    miscalibrated ones it is often too small, because functions tuned on few samples are shrunk;
+    `KernelDensity` can be too large.
 
     The predictions determine the notion of calibration:
 

@@ -74,8 +74,8 @@ class Binning(EstimationFunction):
     The mean of h(p_i, p_i) over the training samples is the squared calibration error `ece(...,
     binning=UniformBins(M), distance=SquaredEuclidean())`. As there, binary predictions include both
     classes: h is twice the value for confidences given as an array [n], and the intervals are those
-    of the probability of class 1. For more classes use the lens `estimators.top_label`, or
-    `estimators.class_wise` and `vmap`.
+    of the probability of class 1. For more classes use the reduction `estimators.top_label`,
+    or `estimators.class_wise` and `vmap`.
 
     The squares, k = l, are biased upwards. `debias` subtracts their estimated biases:
 
