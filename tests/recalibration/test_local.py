@@ -83,7 +83,9 @@ def test_bins_of_the_calibration_samples():
 def test_empty_bins_keep_the_confidence():
     method = LocalRecalibration(Neighbourhood.laplacian(1.0, 10))
     params = method.fit(np.array([0.65, 0.68]), np.array([1, 0]), np.zeros((2, 1)))
-    np.testing.assert_array_equal(params.counts(np.array([0.61, 0.3, 0.59, 0.7])), [2, 0, 0, 2])
+    np.testing.assert_array_equal(params.counts(np.array([0.61, 0.59, 0.7])), [2, 0, 2])
+    apart = method.fit(np.array([0.35, 0.65]), np.array([1, 0]), np.zeros((2, 1)))
+    np.testing.assert_array_equal(apart.counts(np.array([0.95, 0.65, 0.05])), [0, 1, 0])
     points = np.array([0.61, 0.95, 0.3]), np.zeros((3, 1))
     message = "LocalRecalibration: 2 of 3 confidences are in bins without calibration samples"
     with pytest.warns(UserWarning, match=message):
