@@ -301,8 +301,8 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
         InputError: if the file is not as needed, or its meaning is not certain.
     """
     table, unused = read(path, options), []
-    meanings = _named(table, options)
-    is_hub = not meanings and {*HUB} <= {*table.columns}
+    named = meanings = _named(table, options)
+    is_hub = not named and {*HUB} <= {*table.columns}
     target = _target(table, options.target, OBSERVED if is_hub else TARGETS)
     if is_hub:
         table, meanings, unused = _of_hub(table, target)
@@ -311,15 +311,16 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     if not meanings:
         names = [x for x in table.columns if x not in inputs]
         meanings = {"": _certain(table, names, table.values(target))}
-    inputs += [x for meaning in meanings.values() for x in meaning.columns.values()]
+    predicted = [x for meaning in meanings.values() for x in meaning.columns.values()]
+    inputs += predicted
     name, count = Counter(inputs).most_common(1)[0]
     if count > 1:
         refuse(path, f"one use of column {name}", count)
     unused += [x for x in table.columns if x not in inputs]
-    for x in itertools.chain(*(y.columns.values() for y in meanings.values())):
-        if not _named(table, options) and any(y.startswith(f"{x}_") for y in unused):
-            got = f"columns {listed([x, *(y for y in unused if y.startswith(f'{x}_'))])}"
-            refuse(path, "columns of one model, or options that name them", got)
+    for x in [] if named else predicted:
+        if others := [y for y in unused if y.startswith(f"{x}_")]:
+            got = f"columns {listed([x, *others])}"
+            refuse(path, "one column of each kind, or options that name them", got)
     rows = str(len(table))
     if options.skip_missing:
         labels = next(iter(meanings.values())).columns
