@@ -110,7 +110,7 @@ def test_every_number_by_the_call_it_names(task, weights):
     assert ("with weights (effectively" in evaluation.description) == (weights is not None)
     _refuse_other_numbers(evaluation, *data, weights)
     assert all(entry.note or np.isfinite(entry.value) for entry in evaluation.entries)
-    assert evaluation.figures()
+    assert bool(evaluation.figures()) == (evaluation.task != "multivariate")
     titles = [section.title for section in evaluation.sections]
     assert ("Is the model calibrated?" in titles) == (task != "quantiles")
     assert {"Observed and predicted", "Groups", "Given the features", "Scores"} <= {*titles}
