@@ -21,7 +21,6 @@ SEQUENTIAL, DIVERGING = "viridis_r", "coolwarm"
 CURVE_COLORS = ("#332288", "#CC6677", "#117733", "#DDCC77", "#88CCEE")
 CURVE_COLORS += ("#882255", "#44AA99", "#999933", "#AA4499")
 # Beside the colours, for prints without them.
-CURVE_MARKERS = "osD^vP<X>"
 CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
 _LOOKS = zip(CURVE_COLORS, CURVE_STYLES, strict=True)
 CURVE_LOOKS = [{"color": color, "linestyle": style} for color, style in _LOOKS]
