@@ -142,8 +142,9 @@ def reliability_curve(
     redraw. Under calibration S is exchangeable with the S_b. So both bands have a coverage of at
     least γ (over targets and redraws, given the predictions), for every n, every B and every
     binning. Frequencies are discrete, so the coverage in small bins is larger; without weights the
-    bands end at possible frequencies. Bins whose predictions are all 0 or 1 have bands of width zero. All bins
-    share one c: small bins with an improbable label widen the simultaneous band of the others.
+    bands end at possible frequencies. Bins whose predictions are all 0 or 1 have bands of width
+    zero. All bins share one c: small bins with an improbable label widen the simultaneous band of
+    the others.
 
     Weights multiply p_i and y_i by w_i, and p_i (1 − p_i) by w_i²; |bin| is Σ w_i. The redraws keep
     the weights, so the bands are still exact.
