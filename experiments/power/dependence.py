@@ -18,7 +18,7 @@ BIASED = "the same, biased"
 NUM_CLUSTERS = 20
 CORRELATIONS = {f"correlation {c:g}": c for c in (0.0, 0.3, 0.8)}
 COEFFICIENTS = {f"φ = {phi:g}": phi for phi in (0.9, 0.95, 1.0)}
-HORIZONS = {f"{h} steps": h for h in (1, 3, 6)}
+HORIZONS = {"1 step": 1, "3 steps": 3, "6 steps": 6}
 PHI = 0.9
 SHARED, UNRELATED = "one prediction", "unrelated predictions"  # in a cluster
 
