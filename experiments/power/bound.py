@@ -39,7 +39,7 @@ from experiments.harness.tables import note_of, write_table
 from experiments.power.simulation import ALPHA, CALIBRATED, DRAWS
 from experiments.synthetic_models import SCALE
 
-BOUND, AGGREGATED = "likelihood ratio", "aggregated"
+BOUND, AGGREGATED, DEFAULT = "likelihood ratio", "aggregated", "default kernel"
 NUM_SETS, PER_CELL = 500, 50
 _LR_DRAWS = 999
 _TIED = 1e-3  # log ratios that differ by less are the same sum in another order
@@ -213,6 +213,7 @@ def pvalues(key: jax.Array, model: Model, predictions: Any, targets: jax.Array) 
     data = predictions, targets
     found = {
         AGGREGATED: tests.aggregated_skce_test(key, *data, num_draws=DRAWS),
+        DEFAULT: tests.exact_skce_test(key, None, *data, num_draws=DRAWS),
         "median heuristic": tests.exact_skce_test(key, median, *data, num_draws=DRAWS),
         "score test": tests.exact_skce_test(key, score, *data, num_draws=DRAWS, statistic="biased"),
     }
@@ -273,7 +274,8 @@ def counts(name: str, first: int) -> dict[str, list[int]]:
 
 def rows(name: str, cells: list[dict[str, list[int]]]) -> list[dict[str, Any]]:
     """A line for each alternative, in percent."""
-    order = [BOUND, AGGREGATED, *sorted({*cells[0]} - {BOUND, AGGREGATED})]
+    first = [BOUND, AGGREGATED, DEFAULT]
+    order = [*first, *sorted({*cells[0]}.difference(first))]
     total = {test: np.sum([cell[test] for cell in cells], 0) * 100 / NUM_SETS for test in order}
     start = {"predictions": name, "n": MODELS[name].num_samples}
     return [
