@@ -4,6 +4,8 @@
 """
 
 import inspect
+import json
+import pathlib
 import re
 import warnings
 
@@ -48,43 +50,7 @@ UNCHECKED = {  # arguments, by name
 }
 
 # What is said of the ordinary faults of a user, by kind of argument and wrong value.
-NUMBERS = {"words": "numbers", "string": "", "None": ""}
-ROWS = {"nan": "", "one row less": "", "table, missing": ""} | NUMBERS
-SAID = {
-    "real": {"nan": "finite", "dates": "numbers"} | ROWS,
-    "positive": {"negative": ""} | ROWS,
-    "weights": {"-0.1": "finite weights >= 0", "all zero": "positive|weight > 0|1 sample"} | ROWS,
-    "unit": {"percent": r"(probabilities|proportions) in \[0, 1\]"} | ROWS,
-    "truths": {"2": "0 or 1", "one row less": ""} | NUMBERS,
-    "simplex": {"percent": "not logits or percentages", "twice": "sum to one|not logits"} | ROWS,
-    "spd": {"indefinite": "positive definite", "asymmetric": "symmetric"} | ROWS,
-    "labels": {
-        "from one": "subtract 1 from labels|among the classes",
-        "one-hot": "argmax|one axis",
-        "words": "label_indices|among the classes",
-        "float 0.5": "integer class labels|among the classes",
-        "m": r"labels in 0, \.\.\.|among the classes",
-        "one row less": "",
-    },
-    "counts": {"-1": "", "float 0.5": ""} | ROWS,
-    "groups": {"-1": "", "float 0.5": "", "one row less": ""},
-    "proportion": {"0": r"values in \(0, 1\)", "1.5": r"values in \(0, 1\)", "string": "a number"},
-    "scale": {"0": "positive", "-1": "positive|>= 0", "string": ""},
-    "integer": {"0": "an integer", "half": "an integer", "string": "integer"},
-    "truth": {"2": "one of True, False", "False as string": "one of True, False"},
-    "choice": {"string": "one of '"},
-    "key": {"0": "one random key such as", "None": "one random key such as"},
-    "kernel": {
-        "class": "a kernel",
-        "distance": "a kernel",
-        "length scale 0.0": "positive",
-        "string": "a kernel",
-    },
-    "distance": {"class": "a distance", "kernel": "a distance"},
-    "predictions": {"array": "a batch of distributions", "class": "a batch of distributions"},
-    "binning": {"too large": "bins in 0|UniformBins"},
-    "function": {"number": ""},
-}
+SAID = json.loads((pathlib.Path(registry.__file__).parent / "said.json").read_text())
 LENGTHS = "one row less"  # of two lengths, one is wrong
 THEIRS = {"interoperability.RecalibratedClassifier[weights]"}  # scikit-learn refuses them
 LATE = "new", "p", "q"  # arguments that are looked at when something was fitted

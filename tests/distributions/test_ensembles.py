@@ -126,25 +126,6 @@ def test_missing_statistics_are_said():
         )
 
 
-N = 20_000
-
-
-@pytest.mark.parametrize(
-    ("predictions", "expected"),
-    [
-        (distributions.Bernoulli(np.full(N, 0.3)), [0.7, 0.3]),
-        (distributions.Categorical(np.tile([0.2, 0.0, 0.8], (N, 1))), [0.2, 0.0, 0.8]),
-        (distributions.CategoricalLogits(np.zeros((N, 4))), [0.25] * 4),
-    ],
-    ids=["binary", "classes", "logits"],
-)
-def test_batches_of_labels(predictions, expected):
-    labels = distributions.sample_targets(jax.random.key(6), predictions)
-    shares = np.bincount(labels, minlength=len(expected)) / N
-    errors = np.sqrt(np.multiply(expected, 1 - np.asarray(expected)) / N)
-    np.testing.assert_array_less(np.abs(shares - expected), 3.5 * errors + 1e-12)
-
-
 @pytest.mark.parametrize(
     "predictions",
     [

@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,10 +5,8 @@ import pytest
 
 from calibjax import distances, estimators, kernels, recalibration
 from calibjax import distributions as D
-from calibjax.distances import Euclidean, Features
+from calibjax.distances import Features
 from calibjax.kernels import Exponential, TensorProduct
-from tests import oracles
-from tests.registry import families
 
 N = 8
 RNG = np.random.default_rng(0)
@@ -18,36 +14,6 @@ X = RNG.normal(size=(N, 2))
 PROBS = RNG.dirichlet(np.ones(3), N)
 LABELS = np.where(np.arange(N) < 5, PROBS.argmax(1), PROBS.argmin(1))
 LOC = RNG.normal(size=N)
-
-
-def data_of(name):
-    """Predictions and targets of a family of the registry, with its target kernel."""
-    family = families.FAMILIES[name]
-    values = oracles.as_dtype({k: x.value for k, x in family.parameters.items()}, float)
-    return family.make(**values), jnp.asarray(family.targets.value), family.target_kernel
-
-
-@pytest.mark.parametrize(
-    "name", [x if "B" in x else pytest.param(x, marks=pytest.mark.slow) for x in families.FAMILIES]
-)
-def test_kernels_see_features_or_distributions(name):
-    predictions, targets, target = data_of(name)
-    carrying = D.with_features(predictions, jnp.asarray(X))
-    plain = TensorProduct(Exponential(1.0, Euclidean()), target)
-    matrix = oracles.calibration_kernel_matrix
-    expected = np.asarray(matrix(plain, predictions, targets))
-    np.testing.assert_allclose(matrix(plain, carrying, targets), expected, rtol=1e-12)
-    # The same matrix, with the kernel of the features in place of that of the predictions.
-    of_features = TensorProduct(Exponential(1.0, Features(Euclidean())), target)
-    constant = np.asarray(matrix(TensorProduct(Exponential(1e300), target), predictions, targets))
-    distances_of_features = np.linalg.norm(X[:, None] - X, axis=-1)
-    expected = constant * np.exp(-distances_of_features)
-    np.testing.assert_allclose(
-        jax.jit(functools.partial(matrix, of_features))(carrying, targets),
-        expected,
-        rtol=1e-5,
-        atol=1e-7,
-    )
 
 
 def test_products_see_both():
@@ -83,11 +49,11 @@ def test_lenses_and_recalibration_keep_features():
 
 
 def test_features_are_added_once():
-    predictions, targets, target = data_of("Normal")
+    predictions, targets = D.Normal(LOC, np.ones(N)), jnp.asarray(LOC + 0.5)
     carrying = D.with_features(predictions, jnp.asarray(X))
     for p in (carrying, D.monte_carlo(jax.random.key(0), carrying, 3)):
         with pytest.raises(ValueError, match="predictions: expected predictions without features"):
             D.with_features(p, jnp.asarray(X))
-    kernel = TensorProduct(Exponential(1.0, Features()), target)
+    kernel = TensorProduct(Exponential(1.0, Features()), kernels.SquaredExponential())
     skce = jax.jit(lambda x: estimators.skce(kernel, D.with_features(predictions, x), targets))
     assert np.isnan(skce(jnp.asarray(X).at[0, 0].set(jnp.nan)))

@@ -8,8 +8,6 @@ import pytest
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators.kernel import mmce
-from calibjax.lenses import OneVersusRest
-from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, groups_of, random_data
 
 ECE = functools.partial(estimators.ece, notion="canonical")
@@ -176,13 +174,6 @@ def test_debiased_error_of_the_top_label():
         estimators.ece(predictions, labels, debiased=True)
 
 
-def test_fifteen_bins_by_default():
-    random = np.random.default_rng(0)
-    data = Bernoulli(random.uniform(size=30)), random.integers(0, 2, 30)
-    for estimator in (estimators.ece, estimators.mce):
-        assert estimator(*data) == estimator(*data, binning=estimators.UniformBins(15))
-
-
 class _OwnBins(estimators.UniformBins):
     pass  # no record
 
@@ -193,32 +184,15 @@ def test_subclasses_of_binnings_need_not_be_records():
     np.testing.assert_allclose(*values)
 
 
-def labelled(n=40, m=5, seed=0, dtype=np.float64):
-    predictions, targets, _ = oracles.categorical_data(n, m, seed, dtype)
-    return predictions, targets, np.array(predictions.probs), np.asarray(targets)
-
-
 def test_top_label():
     """The first class where two are equally likely."""
-    _, targets, probs, labels = labelled()
+    probs, labels = random_data(40, 5, concentration=1)
     probs[:3] = [0.1, 0.4, 0, 0.4, 0.1]
-    confidences, correct = estimators.top_label(Categorical(probs), targets)
+    confidences, correct = estimators.top_label(Categorical(probs), labels)
     assert isinstance(confidences, Bernoulli)
     np.testing.assert_array_equal(confidences.probs, probs.max(1))
     np.testing.assert_array_equal(correct, labels == probs.argmax(1))
     assert 0 < correct.sum() < len(labels)
-
-
-def test_class_wise():
-    predictions, targets, probs, labels = labelled()
-    binary, is_class = estimators.class_wise(predictions, targets)
-    assert binary.probs.shape == is_class.shape == (5, 40)
-    for c in range(5):
-        np.testing.assert_array_equal(binary.probs[c], probs[:, c])
-        np.testing.assert_array_equal(is_class[c], labels == c)
-        one, is_one = OneVersusRest(c)(predictions, targets)
-        np.testing.assert_array_equal(one.probs, probs[:, c])
-        np.testing.assert_array_equal(is_one, labels == c)
 
 
 def test_gradient_of_the_mmce_of_perfect_confidences():

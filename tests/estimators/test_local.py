@@ -1,13 +1,9 @@
-import functools
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, kernels
+from calibjax import kernels
 from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mlce
-from calibjax.hypothesis_tests import local_calibration_test
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 400, 3, 6
@@ -84,63 +80,3 @@ def test_any_kernel_and_binning(kernel, distance):
     for g, one in enumerate(np.atleast_2d(ours)):
         choose = lambda x, y: np.atleast_2d(distance(x, y))[g]  # noqa: B023, E731
         np.testing.assert_allclose(one, np.abs(loop(*AT, choose)[0]), atol=1e-12)
-
-
-def _row_case(dtype):
-    rng = np.random.default_rng(1)
-    features = np.round(rng.normal(size=(300, 1)), 1).astype(dtype)  # many ties
-    confidences = rng.uniform(size=300).astype(dtype)
-    correct = (rng.uniform(size=300) < confidences).astype(int)
-    return (features, confidences, correct), rng.uniform(0.1, 2, 300).astype(dtype)
-
-
-SMOOTHER = functools.partial(kernels.Matern, nu=2.5)
-RATES = {kernels.Exponential: 1.0, kernels.Matern: 3**0.5, SMOOTHER: 5**0.5}
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    ("unit", "shape", "weighted"),
-    [
-        (1.0, kernels.Exponential, False),
-        (1e-7, kernels.Exponential, True),
-        (1e-7, kernels.Matern, False),
-        (1e7, SMOOTHER, True),
-    ],
-)
-def test_one_feature(dtype, weighted, unit, shape):
-    """Against means over all pairs in NumPy; the errors, and those of a test's redraws."""
-    (features, confidences, correct), weights = _row_case(dtype)
-    weights = weights if weighted else None
-    gammas = np.array([1e-3, 0.3, 1e3])
-    data = unit * features, confidences
-
-    def neighbourhood(scale):
-        return Neighbourhood(shape(unit * scale, distances.Manhattan()), UniformBins(BINS))
-
-    near = neighbourhood(gammas)
-    found = local_errors(near, *data, correct, weights=weights)
-    bins, (x, c) = intervals(confidences), (features[:, 0].astype(float), confidences.astype(float))
-    r = c - correct
-    for g, gamma in enumerate(gammas):
-        z = RATES[shape] * np.abs(np.subtract.outer(x, x)) / gamma
-        w = np.exp(-z) * (1 + (shape != kernels.Exponential) * z)
-        w += (shape is SMOOTHER) * z**2 / 3 * np.exp(-z)
-        w *= np.equal.outer(bins, bins)
-        w = w * (1 if weights is None else weights.astype(float))
-        w /= w.sum(1, keepdims=True)
-        size = 1 / np.square(w).sum(1)
-        many = size > 1.999
-        spread = (w @ r**2 - (w @ r) ** 2) / np.where(many, size - 1, 1)
-        tolerance = {"rtol": 0, "atol": 1e-12 if dtype == np.float64 else 2e-6}
-        np.testing.assert_allclose(found.error[g], w @ r, **tolerance)
-        variance = np.square(found.standard_error[g])
-        np.testing.assert_allclose(variance[many], spread[many], **tolerance)
-        null = np.sqrt(w**2 @ (c * (1 - c)))
-        np.testing.assert_allclose(found.null_standard_error[g], null, **tolerance)
-        np.testing.assert_allclose(found.effective_size[g] / size, np.ones(300), **tolerance)
-    one = neighbourhood(0.3)
-    test = local_calibration_test(
-        jax.random.key(0), one, *data, correct, weights=weights, num_draws=19
-    )
-    np.testing.assert_allclose(test.statistic, np.abs(found.error[1]), rtol=0, atol=1e-5)

@@ -78,7 +78,7 @@ def _pairs(family: Family) -> Call:
         }
 
     covers, label = "kernels.expectations.double_expectation", f"{family.name}, pairs"
-    return family.call(covers, label, evaluate, kernel=family.kernel)
+    return family.call(covers, label, evaluate)
 
 
 def _slopes(family: Family) -> Call:
@@ -89,7 +89,7 @@ def _slopes(family: Family) -> Call:
         slopes = jax.grad(estimators.skce, (0, 1))(kernel, predictions, targets)
         return dict(zip(("kernel", "predictions"), slopes, strict=True))
 
-    return family.call("estimators.skce", f"{family.name}, slopes", evaluate, kernel=family.kernel)
+    return family.call("estimators.skce", f"{family.name}, slopes", evaluate)
 
 
 def _evaluations() -> list[Call]:

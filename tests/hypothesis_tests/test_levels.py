@@ -22,11 +22,7 @@ from calibjax import distances, estimators
 from calibjax import distributions as D
 from calibjax import hypothesis_tests as H
 from calibjax import kernels as K
-from calibjax.recalibration import (
-    AffineScaling,
-    IsotonicRegression,
-    recalibration_gain,
-)
+from calibjax.recalibration import AffineScaling, recalibration_gain
 from tests import oracles
 
 LEVEL = 0.05, 0.05
@@ -190,36 +186,6 @@ for horizon in (1, 3, 6):
     ROWS[f"betting, {horizon} steps"] = Row(run, (0, 0.04), 500)
 
 
-# Several statistics: adjusted p-values hold the level together, unadjusted ones do not.
-def three_statistics(predictions, targets):
-    z = (targets - predictions.loc) / predictions.scale
-    return {"mean": jnp.abs(z.mean()), "largest": jnp.abs(z).max(), "square": 1e3 * jnp.mean(z**2)}
-
-
-def smallest(key, *data):
-    test = H.exact_test(key, three_statistics, *data, num_draws=99, adjust=True)
-    return [jnp.min(jnp.stack([*x.values()])) for x in (test.pvalue, test.adjusted_pvalue)]
-
-
-ROWS["three statistics"] = Row(of(smallest, normals(6)), [(0.08, 1), LEVEL])
-OVERLAPPING = np.random.default_rng(0).random((1000, 51)) < np.r_[np.full(50, 0.2), 2]
-
-
-def by_group(shift, key):
-    """51 groups of 1000 samples, the last one of all, of which the first one is wrong."""
-    keys = jax.random.split(key, 3)
-    probs = jax.random.uniform(keys[0], (1000,))
-    truth = jnp.clip(probs + shift * OVERLAPPING[:, 0], 0, 1)
-    data = D.Bernoulli(probs), jax.random.bernoulli(keys[1], truth).astype(int)
-    options = {"num_draws": 199, "residual": lambda p, y: y - p.probs}
-    test = H.group_calibration_test(keys[2], *data, OVERLAPPING, **options)
-    return jnp.min(test.pvalue), jnp.min(test.adjusted_pvalue), test.adjusted_pvalue[0]
-
-
-ROWS["groups"] = Row(functools.partial(by_group, 0.0), [(0.55, 1), LEVEL, (0, 0.05)], 600, 1)
-ROWS["groups, wrong"] = Row(functools.partial(by_group, 0.15), [ANY, ANY, (0.7, 1)], 200, 1)
-
-
 # Regions that are named, and no others.
 GRID = np.stack(np.meshgrid(np.linspace(0.05, 0.95, 11), np.linspace(-0.4, 0.4, 9)), -1)
 PLACES = GRID.reshape(-1, 2).T
@@ -289,29 +255,6 @@ for name in ("rain", "demand"):
     for n, places in ((100, [0, 1, 2, 3, 4]), (800, [0, 1, 2, 3, 4]), (100, [4]), (800, [0, 4])):
         data = with_ties(name, n, places)  # single levels are discrete, and reject less often
         ROWS[f"{name}, {n}, {places}"] = Row(of(of_quantiles, data), (0.02, 0.05))
-
-
-# The composite test: predictions that a recalibration makes right, and others that it cannot.
-def skewed(m):
-    """Exponential members, whose scales differ."""
-
-    def data(key):
-        keys = jax.random.split(key)
-        scale = jnp.exp(0.5 * jax.random.normal(keys[0], (64, 1)))
-        drawn = scale * jax.random.exponential(keys[1], (64, m + 1))
-        means = drawn[:, 1:].mean(1, keepdims=True)
-        return D.Ensemble(means + 1.5 * (drawn[:, 1:] - means)), drawn[:, 0]
-
-    return data
-
-
-for name, method, data in (
-    ("two skewed members", AffineScaling(), skewed(2)),
-    ("five skewed members", AffineScaling(), skewed(5)),
-    ("isotonic", IsotonicRegression(smooth=False), labels(64, lambda x: x / 1.5)),
-):
-    run = functools.partial(with_kernel, H.composite_calibration_test, method)
-    ROWS[f"composite, {name}"] = Row(of(run, data), (0, 0.05), 200, 1)
 
 
 # Samples with log-normal weights that have nothing to do with the data, and without weights: tests,

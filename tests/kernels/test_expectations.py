@@ -55,6 +55,22 @@ def test_extreme_scales_stay_finite(scale, dtype):
     chex.assert_tree_all_finite((value, gradient))
 
 
+@pytest.mark.parametrize("size", [1e20, 1e30])
+def test_far_targets(size):
+    """The kernel is zero there, and was NaN."""
+    n, targets = 6, np.float32([0.3, size, -size, 0.1, size, 0.5])
+    kernel = oracles.normal_kernel()
+    y, total = targets.astype(float), 0.0
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                single = (np.exp(-(y[[i, j]] ** 2) / 4) / np.sqrt(2)).sum()
+                total += np.exp(-0.5 * (y[i] - y[j]) ** 2) - single + 1 / np.sqrt(3)
+    predictions = distributions.Normal(np.zeros(n, np.float32), np.ones(n, np.float32))
+    expected = total / n / (n - 1)
+    np.testing.assert_allclose(estimators.skce(kernel, predictions, targets), expected, rtol=1e-5)
+
+
 def test_labels_out_of_range_are_not_clamped_under_jit():
     p, labels = distributions.Categorical(jnp.array([0.5, 0.5])), kernels.LabelKernel(jnp.eye(2))
     for y in (2, -1):

@@ -3,7 +3,6 @@
 import csv
 
 import numpy as np
-import pytest
 
 from experiments.harness.source import ROOT
 from paper_repro.data import cifar
@@ -28,10 +27,3 @@ def rows_of(path):
 def committed(experiment, table):
     """The rows of a committed table of ours."""
     return rows_of(ROOT / f"paper_repro/results/{experiment}/{table}.csv")
-
-
-def authors_rows(data_dir, path):
-    """The rows of a table of the authors."""
-    if not (data_dir / path).is_file():
-        pytest.skip(f"no file {path} in the data")
-    return rows_of(data_dir / path)

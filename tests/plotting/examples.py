@@ -1,5 +1,7 @@
 """A small valid call of every function of `plotting`, without anything to compile."""
 
+import json
+import pathlib
 import re
 
 import numpy as np
@@ -13,32 +15,19 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.sequential import EProcessResult
 from calibjax.scores.decomposition import MurphyCurve, ScoreDecomposition
 
-HISTOGRAM = PITHistogram(
-    edges=np.linspace(0, 1, 5),
-    counts=np.array([9, 4, 5, 2]),
-    simultaneous_lower=np.full(4, 1.0),
-    simultaneous_upper=np.full(4, 8.0),
-    confidence_level=0.9,
-)
-QUANTILES = CoverageCurve(
-    levels=np.array([0.2, 0.5, 0.8]),
-    coverage=np.array([0.3, 0.5, 0.6]),
-    simultaneous_lower=np.array([0.1, 0.3, 0.7]),
-    simultaneous_upper=np.array([0.4, 0.7, 0.9]),
-    confidence_level=0.9,
-    kind="quantile",
-)
+NUMBERS = json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())
+
+
+def read(kind, name):
+    """A record of the numbers of `examples.json`."""
+    fields = NUMBERS[name].items()
+    return kind(**{k: np.array(v) if isinstance(v, list) else v for k, v in fields})
+
+
+HISTOGRAM, QUANTILES = read(PITHistogram, "HISTOGRAM"), read(CoverageCurve, "QUANTILES")
+RELIABILITY = read(ReliabilityCurve, "RELIABILITY")
+GROUPS, OF_CLASSES = (read(CalibrationTestResult, x) for x in ("GROUPS", "OF_CLASSES"))
 INTERVALS = CoverageCurve(**{**vars(QUANTILES), "kind": "interval"})
-RELIABILITY = ReliabilityCurve(
-    counts=np.array([30, 10, 20, 0]),
-    confidence=np.array([0.1, 0.5, 0.8, 0]),
-    frequency=np.array([0.1, 0.9, 0.1, 0]),
-    pointwise_lower=np.array([0.0, 0.3, 0.7, 0]),
-    pointwise_upper=np.array([0.2, 0.8, 0.9, 0]),
-    simultaneous_lower=np.array([0.0, 0.1, 0.6, 0]),
-    simultaneous_upper=np.array([0.3, 0.9, 1.0, 0]),
-    confidence_level=0.95,
-)
 DRAWS = np.random.default_rng(0).normal(size=99)
 ONE = CalibrationTestResult(np.float64(2.5), np.float64(0.02), np.float64(2.5), DRAWS)
 DECOMPOSITION = ScoreDecomposition(*np.array([0.3, 0.1, 0.25, 0.45]))
@@ -47,14 +36,6 @@ DECOMPOSED = CalibrationTestResult(
     DECOMPOSITION,
     DECOMPOSITION,
     ScoreDecomposition(*(0.2 + np.abs(np.stack([DRAWS] * 4)))),
-)
-GROUPS = CalibrationTestResult(
-    statistic=np.array([[0.2, 0.01], [0.03, 0.4]]),
-    pvalue=np.array([[0.01, 0.5], [0.4, 0.01]]),
-    estimate=np.array([[-0.2, 0.01], [0.03, 0.4]]),
-    null_samples=np.tile([[[0.05, 0.02], [0.04, 0.1]]], (9, 1, 1)),
-    adjusted_pvalue=np.array([[0.02, 0.9], [0.9, 0.02]]),
-    entries="groups",
 )
 PLACES = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 LOCATIONS = CalibrationTestResult(
@@ -72,14 +53,6 @@ WEALTH = EProcessResult(
 )
 MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
-OF_CLASSES = CalibrationTestResult(
-    statistic=np.array([0.5, 0.3, 0.1]),
-    pvalue=np.full(3, 0.5),
-    estimate=np.array([0.5, -0.3, -0.1]),
-    null_samples=np.array([[0.3, 0.4, 0.0], [0.4, 0.3, 0.2]]),
-    adjusted_pvalue=np.array([0.01, 0.5, 0.5]),
-    entries="locations",
-)
 ROWS = Categorical(np.tile([0.5, 0.25, 0.25], (3, 1))), np.arange(3)
 SIGNED = {
     "signed": True,

@@ -26,7 +26,6 @@ def _kernel_estimators():
         *found,
         NORMAL.call(
             "estimators.ucme",
-            kernel=NORMAL.kernel,
             at_predictions=a.made(
                 Normal, at_loc=a.real(a.LOC[:3] + 0.5), at_scale=a.positive(a.SCALE[:3])
             ),
@@ -34,7 +33,6 @@ def _kernel_estimators():
         ),
         CATEGORICAL.call(
             "estimators.ucme",
-            kernel=CATEGORICAL.kernel,
             at_predictions=a.made(Categorical, at_probs=a.simplex(a.PROBS[4:7])),
             at_targets=a.labels(a.LABELS[:3], limit=3),
         ),

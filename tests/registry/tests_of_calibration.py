@@ -89,7 +89,6 @@ def _locations():
             key=None,
             at_predictions=places,
             at_targets=a.labels(np.array([0, 1, 2]), limit=3),
-            kernel=CATEGORICAL.kernel,
         ),
         NORMAL.call(
             "hypothesis_tests.cme_test", "drawn", num_locations=a.integer(2, limit=2), kernel=_PLAIN

@@ -126,7 +126,7 @@ def test_bins_by_medians_are_those_of_copies(digits):
         copied = MedianVarianceBins(2 * size)(rows(predictions, np.repeat(np.arange(60), weights)))
         expected = np.asarray(copied)[np.cumsum(weights) - 1]
         binning = MedianVarianceBins(size)
-        for factor in (1, 0.1):
+        for factor in (1, 0.1, 0.7, 1 / 3, 1e-3):
             np.testing.assert_array_equal(binning(predictions, weights=factor * weights), expected)
         found = binning(filled, weights=np.r_[weights, np.zeros(60)])
         np.testing.assert_array_equal(found, np.r_[expected, expected[::-1]])

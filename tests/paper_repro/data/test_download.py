@@ -25,7 +25,6 @@ FILES = [
     for path, content in CONTENTS.items()
 ]
 FILE = FILES[0]
-LAST = FILES[2]
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -85,14 +84,6 @@ def found_in(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def part_of(folder, file, content):
-    """Writes what an interrupted download left; returns its path."""
-    part = folder / f"{file.path}.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(content)
-    return part
-
-
 def run(folder, server, *options, files=FILES):
     return download.main([str(folder), "--from", server.address, *options], files)
 
@@ -108,7 +99,10 @@ def test_all_files_once(server, tmp_path, capsys):
     assert "0 files fetched, 4 were there, 0 failed" in capsys.readouterr().out
 
 
-def test_failures_are_named_and_the_others_kept(server, tmp_path, capsys):
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_failures_are_named_and_the_others_kept(server, tmp_path, capsys, knows_ranges):
+    """A download that was interrupted goes on, or begins again with servers that cannot."""
+    server.knows_ranges = knows_ranges
     path, missing, cut, good = CONTENTS
     server.contents[path] = bytes(FILE.size)
     del server.contents[missing]
@@ -124,18 +118,6 @@ def test_failures_are_named_and_the_others_kept(server, tmp_path, capsys):
     assert run(tmp_path, server) == 0
     assert found_in(tmp_path) == CONTENTS
     assert server.requests == [(path, None), (missing, None), (cut, "bytes=100000-")]
-
-
-@pytest.mark.parametrize("knows_ranges", [True, False])
-def test_an_interrupted_download_goes_on(server, tmp_path, knows_ranges):
-    server.knows_ranges = knows_ranges
-    part_of(tmp_path, LAST, CONTENTS[LAST.path][:123_456])
-    shown = []
-    assert download.fetch(LAST, tmp_path, server.address, shown.append)
-    assert server.requests == [(LAST.path, "bytes=123456-")]
-    assert found_in(tmp_path) == {LAST.path: CONTENTS[LAST.path]}
-    assert shown[0] == (123_456 if knows_ranges else 0)
-    assert shown[-1] == LAST.size
 
 
 def test_a_folder_as_mirror(tmp_path, capsys):

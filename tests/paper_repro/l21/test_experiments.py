@@ -7,26 +7,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import recalibration
-from experiments.harness import command_line
 from paper_repro.data import communities_crime as l21_crime_data
-from paper_repro.l21 import crime as l21_crime
-from paper_repro.l21 import crime_models as l21_models
 from paper_repro.l21 import crime_networks as l21_crime_networks
-from paper_repro.l21 import crime_tables as tables
 from paper_repro.l21 import methods as l21_methods
 
 PART = 40  # communities for recalibration, and for evaluation
-COMPONENTS = (("t-SNE", 2), ("PCA", 2))
-CRIME = l21_models.Settings(
-    seeds=2,
-    variants=l21_models.VARIANTS[:2],
-    redraws=50,
-    epochs=6,
-    hidden=(6,),
-    components=COMPONENTS,
-    max_iter=250,
-)
 COLUMNS = [*{c for names in l21_crime_data.GROUPINGS.values() for c in names.values()}]
 
 
@@ -120,47 +105,6 @@ def test_loss_with_dropout():
     np.testing.assert_allclose(found, losses[:4].mean(), rtol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def crime(communities, tmp_path_factory):
-    """Store, networks and results of a tiny run."""
-    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
-        patch.setitem(l21_crime.SETTINGS, "quick", CRIME)
-        patch.setattr(l21_crime_networks, "LEARNING_RATE", 0.02)
-        # In place of one that takes long to compile.
-        patch.setattr(recalibration, "MMCEScaling", recalibration.PlattScaling)
-        patch.setattr(l21_crime_data, "NUM_CALIBRATION", PART)
-        patch.setattr(l21_crime_data, "NUM_EVALUATION", PART)
-        run = command_line.Run("quick", communities[0], tmp_path_factory.mktemp("crime"))
-        l21_crime.run(run)
-        data = l21_crime_data.read_communities(run.data)
-        store = run.store(l21_crime.NAME, l21_crime.__file__)
-        networks = l21_models.trained(store, CRIME, data)
-        results = l21_crime.finished_cells(store, CRIME, data)
-        parts = l21_models.parts_of(data, networks, "last", "shares", 1)
-        embeddings = l21_models.embed(store, CRIME, "last", 1, parts)
-        yield store, networks, tables.Results(results), parts, embeddings
-
-
-@pytest.mark.slow
-def test_training(crime):
-    """The best epoch is the first of largest accuracy; the returned networks belong to it."""
-    _, networks, _, parts, _ = crime
-    assert networks["accuracy"].shape == (6, 2)
-    np.testing.assert_array_equal(networks["best epoch"], networks["accuracy"].argmax(0) + 1)
-    for name, epoch in (("last", 5), ("best", networks["best epoch"][1] - 1)):
-        logits = networks[f"{name} logits"][1, :PART].astype(float)
-        probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-        confidence = networks["confidence"][epoch, 1]
-        np.testing.assert_allclose(probs.max(1).mean(), confidence, rtol=1e-5)
-    correct = parts[0].correct
-    np.testing.assert_allclose(correct.mean(), networks["accuracy"][5, 1], rtol=1e-6)
-    confidences = parts[0].confidences
-    brier = np.mean((confidences - correct) ** 2)
-    np.testing.assert_allclose(brier, networks["Brier"][5, 1], rtol=1e-5)
-    nll = -np.mean(np.log(np.where(correct == 1, confidences, 1 - confidences)))
-    np.testing.assert_allclose(nll, networks["NLL"][5, 1], rtol=1e-5)
-
-
 def test_maximum_of_calibrated_confidences():
     """Against all outcomes and their probabilities."""
     confidences, groups = np.array([0.9, 0.7, 0.75, 0.95, 0.3]), np.array([0, 0, 0, 1, 1])
@@ -182,13 +126,16 @@ def bins(confidences):
     return np.maximum(np.ceil(5 * confidences).astype(int) - 1, 0)
 
 
-@pytest.mark.slow
-def test_metrics(crime):
+def test_metrics():
     """All metrics of one method against loops; a certain and wrong confidence among them."""
-    _, evaluation = l21_methods.both_parts(*crime[3], crime[4])
-    r, k, g = (np.asarray(x).copy() for x in evaluation[:3])
+    rng = np.random.default_rng(0)
+    r, g, x = rng.uniform(size=PART), np.arange(PART) % 4, rng.normal(size=(PART, 2))
+    k = (rng.uniform(size=PART) < r).astype(int)
     r[np.flatnonzero(k == 0)[0]] = 1.0
-    found = l21_methods.evaluate(jnp.asarray(r), evaluation, 5)
+    arrays = map(jnp.asarray, (r, k, g))
+    embeddings = dict.fromkeys(("t-SNE", "PCA"), jnp.asarray(x))
+    data = l21_methods.Data(*arrays, None, None, embeddings)
+    found = l21_methods.evaluate(data.confidences, data, 5)
     gaps = {}
     for group in (None, *range(4)):
         for b in range(5):
@@ -210,7 +157,6 @@ def test_metrics(crime):
         inside = np.clip(r, clip, 1 - clip)
         nll = -np.mean(np.where(k == 1, np.log(inside), np.log1p(-inside)))
         np.testing.assert_allclose(found[f"NLL_{clip:g}"], nll)
-    x = crime[4]["t-SNE"].evaluation
     distances = np.abs(x[:, None] - x).sum(2) / 2
     for i in (0, 20, 39):
         weights = np.exp(-distances / l21_methods.CURVE_LENGTH_SCALES[i])

@@ -8,7 +8,7 @@ from paper_repro.w19 import estimates_panels as panels
 from paper_repro.w19 import estimates_simulation as simulation
 from paper_repro.w19 import estimates_tables as w19_estimates_tables
 from paper_repro.w19.procedures import w19_kernel
-from tests.paper_repro import authors_rows, committed, rows_of
+from tests.paper_repro import committed, rows_of
 
 
 @pytest.mark.parametrize(("m", "a"), [(10, 0.1), pytest.param(1000, 1, marks=pytest.mark.slow)])
@@ -92,33 +92,6 @@ def test_panels_beside_the_published_ones(group, monkeypatch):
     assert total[3] < 1e-14
     assert total[4:] == ("0.01", 79, 10)
     assert block[1:3] == (10, 9)
-
-
-def test_published_numbers(data_dir):
-    """The file beside the module is the authors' means and histograms."""
-    kinds = {"SKCEb": "biased", "SKCEuq": "unbiased", "SKCEul": "block"}
-    names = {"ECE_uniform": "ece_uniform", "ECE_dynamic": "ece_median_variance"} | {
-        f"{theirs}_{scale}": f"{ours}_{scale}"
-        for theirs, ours in kinds.items()
-        for scale in simulation.BANDWIDTHS
-    }
-
-    def place(row):
-        beta = "first" if row["only_firstclass"] == "true" else "uniform"
-        cell = float(row["alpha_i"]), beta, int(row["m"]), float(row["pi"])
-        return names[row["estimator"]], *cell
-
-    published = panels.published()
-    rows = authors_rows(data_dir, "w19_published/panel_means.csv")
-    means = {place(row): float(row["mean"]) for row in rows}
-    assert means == {key: panel.mean for key, panel in published.items()}
-    bars = {key: [] for key in published}
-    for row in authors_rows(data_dir, "w19_published/panel_histograms.csv"):
-        bars[place(row)].append((float(row["left_edge"]), int(row["count"])))
-    for key, panel in published.items():
-        edges, counts = zip(*bars[key], strict=True)
-        assert panel.edges.tolist() == list(edges)
-        assert [*panel.counts, 0] == list(counts)
 
 
 def test_committed_panels_are_the_published_ones():

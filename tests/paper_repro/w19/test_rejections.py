@@ -8,7 +8,7 @@ from paper_repro.julia_random import MersenneTwister, seeded
 from paper_repro.w19 import authors_data
 from paper_repro.w19 import rejections as w19_rejections
 from paper_repro.w19 import rejections_simulation as simulation
-from tests.paper_repro import authors_rows, committed
+from tests.paper_repro import committed
 
 
 def matrix_of(probs, labels):
@@ -98,15 +98,6 @@ def test_the_comparison_with_the_published_curves(monkeypatch):
     assert (first["equal"], second["equal"]) == (100, 101)
     assert first["at level"] == 0.5
     assert first["largest difference"] == pytest.approx(0.02)
-
-
-def test_published_curves(data_dir):
-    """The file beside the module is the authors' curves."""
-    curves = w19_rejections.read_curves()
-    assert len(curves) == 18
-    for row in authors_rows(data_dir, "w19_published/figure_2.csv"):
-        place = round(100 * float(row["level"]))
-        assert curves[row["model"], row["test"]][place] == float(row["test_error"])
 
 
 def test_committed_curves_are_the_published_ones():

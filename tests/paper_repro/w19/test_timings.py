@@ -1,7 +1,7 @@
 import pytest
 
 from paper_repro.w19 import timings as w19_timings
-from tests.paper_repro import authors_rows, committed
+from tests.paper_repro import committed
 
 
 def test_growth():
@@ -25,14 +25,3 @@ def test_published_times():
         place = row["estimator"], int(row["m"]), int(row["n"])
         assert published.pop(place) == float(row["published"])
     assert not published
-
-
-def test_published_file(data_dir):
-    """The file beside the module is the authors' times."""
-    names = ("ECE_uniform", "ECE_dynamic", "SKCEb_median", "SKCEuq_median", "SKCEul_median")
-    ours = dict(zip(names, (*w19_timings.ECES, *w19_timings.SKCES), strict=True))
-    theirs = {
-        (ours[row["estimator"]], int(row["nclasses"]), int(row["nsamples"])): float(row["time"])
-        for row in authors_rows(data_dir, "w19_published/timings.csv")
-    }
-    assert theirs == w19_timings.read_times()

@@ -9,7 +9,6 @@ import scipy.special
 import scipy.stats
 
 from calibjax import hypothesis_tests
-from experiments.harness import command_line
 from paper_repro.w21 import friedman, friedman_networks, friedman_published
 from paper_repro.w21 import friedman_statistics as fs
 from paper_repro.w21 import friedman_tables as tables
@@ -122,23 +121,6 @@ def test_claims():
         assert (row["networks best at"], row["ensemble best at"]) == best
         assert row["ensemble better"] == row["up to 1500"] == pytest.approx(share)
         assert row["after 1500"] is None
-
-
-def test_committed_numbers_are_those_of_the_authors(data_dir, tmp_path):
-    if not (data_dir / friedman_published.FOLDER / "statistics_id=10_dataset=test.csv").is_file():
-        pytest.skip("the authors' files are not in the data")
-    run = command_line.Run(preset="paper", output=tmp_path, data=data_dir)
-    published, committed = (
-        friedman_published.read_curves(run),
-        friedman_published.committed_curves(),
-    )
-    jax.tree.map(
-        lambda all_values, values: np.testing.assert_array_equal(
-            all_values[committed.iterations], values
-        ),
-        published[1:],
-        committed[1:],
-    )
 
 
 def test_the_committed_results_equal_the_published_ones():

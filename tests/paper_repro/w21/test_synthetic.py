@@ -50,16 +50,3 @@ def test_numbers_of_the_results_equal_the_published_ones():
     equal = [row for row in published if row[1] and float(row[0]) == float(row[1])]
     text = (source.ROOT / "docs/reproductions/w21.md").read_text()
     assert f"{len(equal)} of {len(published)} cells **equal**" in text
-
-
-def test_published_tables_are_those_of_the_authors(data_dir):
-    """The authors' files again, read without the package."""
-    for name in ("errors", "tests"):
-        rows = []
-        for model in simulation.MODELS:
-            path = data_dir / "w21_synthetic" / f"{name}_{model}_model.csv"
-            if not path.is_file():
-                pytest.skip("the published numbers of W21 App. A.2 are not in the data")
-            rows += [f"{model},{line}" for line in path.read_text().splitlines()[1:]]
-        ours = source.ROOT / f"paper_repro/w21/synthetic_{name}.csv"
-        assert ours.read_text().splitlines()[1:] == rows
