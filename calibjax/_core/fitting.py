@@ -172,52 +172,23 @@ def most_likely(
     exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights = None
 ) -> Line:
     """Line of maximum likelihood, if it exists; differentiable."""
-    best = _iterated(exists, *lax.stop_gradient((x, targets, weights)))
+    masses = jnp.ones_like(x) if weights is None else weights
+    # Log-odds with mean zero and variance one: the slope and the intercept are almost independent.
+    center = jnp.sum(masses * x) / jnp.sum(masses)
+    unit = jnp.sqrt(jnp.sum(masses * jnp.square(x - center)) / jnp.sum(masses))
+    center, unit = lax.stop_gradient((center, jnp.where(exists, unit, 1)))
+
+    def loss(line: jax.Array, x: jax.Array, targets: jax.Array, masses: jax.Array) -> jax.Array:
+        z = line[0] * ((x - center) / unit) + line[1]
+        return jnp.sum(masses * (jax.nn.softplus(z) - targets * z)) / jnp.sum(masses)
+
+    data = x, targets, masses
+    fixed = lax.stop_gradient(data)
+    best = newton_minimum(lambda line: loss(line, *fixed), jnp.zeros(2, x.dtype), exists)
     # One more step converges, and its derivatives are those of the implicit function theorem.
-    slope, intercept = _newton_step(best, x, targets, weights)
-    return Line(best.slope + slope, best.intercept + intercept)
-
-
-def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights) -> Line:
-    """Newton's method from equal probabilities; damping makes every step an improvement.
-
-    In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
-    most δ times the second. The step log(1 + δ) / δ maximises the resulting lower bound.
-    """
-    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # its square is the error after one more step
-
-    def unfinished(state: tuple) -> jax.Array:
-        _, change, num_steps = state
-        return exists & (change > tolerance) & (num_steps < _MAX_ITERATIONS)
-
-    def step(state: tuple) -> tuple:
-        best, _, num_steps = state
-        slope, intercept = _newton_step(best, x, targets, weights)
-        changes = jnp.abs(slope * x + intercept)
-        change = jnp.max(changes if weights is None else jnp.where(weights == 0, 0, changes))
-        damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
-        best = Line(best.slope + damping * slope, best.intercept + damping * intercept)
-        return best, change, num_steps + 1  # the change is that of the log-odds of a sample
-
-    zero = jnp.zeros((), x.dtype)
-    start = Line(zero, zero), jnp.full_like(zero, jnp.inf), 0
-    data = exists, x, targets, weights
-    return lax.while_loop(unfinished, step, varying_as(start, data))[0]
-
-
-def _newton_step(
-    current: Line, x: jax.Array, targets: jax.Array, weights: Weights
-) -> tuple[jax.Array, jax.Array]:
-    """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
-    z = current.slope * x + current.intercept
-    probs, complements = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
-    residuals = targets * complements - (1 - targets) * probs
-    curvatures = probs * complements
-    if weights is not None:
-        residuals, curvatures = weights * residuals, weights * curvatures
-    slopes, total, center = centered(curvatures, x)
-    slope = jnp.sum(residuals * (x - center)) / slopes  # orthogonal to the intercept
-    return slope, jnp.sum(residuals) / total - center * slope
+    curvature = lax.stop_gradient(jax.hessian(loss)(best, *data))
+    best -= cho_solve(cho_factor(curvature), jax.grad(loss)(best, *data))
+    return Line(best[0] / unit, best[1] - best[0] * center / unit)
 
 
 def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
