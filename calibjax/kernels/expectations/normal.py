@@ -26,6 +26,7 @@ means over the members of ensembles.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +75,8 @@ _MOST_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all o
 
 def _log_determinant(factored: Factor) -> jax.Array:
     """Logarithm of det(I + A), accurate for small A."""
-    return sum(jnp.sum(jnp.log1p(e)) for e in jax.tree.leaves(factored.excess))
+    logarithms = (jnp.sum(jnp.log1p(e)) for e in jax.tree.leaves(factored.excess))
+    return functools.reduce(jnp.add, logarithms)
 
 
 def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
