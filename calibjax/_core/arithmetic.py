@@ -161,33 +161,26 @@ def map_components(
 
 def sum_over_components(function: Callable[..., jax.Array], *points: ArrayLike) -> jax.Array:
     """Sum of an elementwise function of the components of arrays of equal shape, a scalar."""
-    return fold_components(jnp.add, 0, function, *points)
-
-
-def fold_components(
-    combine: Callable, identity: float, function: Callable, *points: ArrayLike
-) -> jax.Array:
-    """Like `sum_over_components`, with any associative function and its identity."""
     arrays = [jnp.asarray(x) for x in points]
     size = arrays[0].size
 
-    def folded(parts: list[jax.Array]) -> jax.Array:
-        return functools.reduce(combine, map_components(function, *parts))
+    def added(parts: list[jax.Array]) -> jax.Array:
+        return functools.reduce(jnp.add, map_components(function, *parts))
 
     if size <= UNROLLED:
-        return jnp.sum(folded(arrays))  # of one number: a scalar
+        return jnp.sum(added(arrays))  # of one number: a scalar
     rest = size % UNROLLED
     parts = [jnp.split(jnp.ravel(x), [size - rest]) for x in arrays]
 
     # Without it, derivatives would hold the terms of all components of all pairs of a tile.
     @jax.checkpoint
     def step(before: jax.Array, block: list[jax.Array]) -> tuple[jax.Array, None]:
-        return combine(before, folded(block)), None
+        return before + added(block), None
 
     blocks = [part[0].reshape(-1, UNROLLED) for part in parts]
     last = [part[1] for part in parts]
     dtype = jax.eval_shape(function, *(block[0, 0] for block in blocks)).dtype
-    first = folded(last) if rest else jnp.full((), identity, dtype)
+    first = added(last) if rest else jnp.zeros((), dtype)
     return lax.scan(step, first, blocks)[0]
 
 

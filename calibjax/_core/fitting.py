@@ -11,7 +11,6 @@ from jax import lax
 from jax.scipy.linalg import cho_factor, cho_solve
 from jax.scipy.sparse.linalg import cg
 
-from calibjax._core.arithmetic import einsum, matmul
 from calibjax._core.pytree import Weights, varying_as
 
 _MAX_ITERATIONS = 100
@@ -24,7 +23,7 @@ def softmax_minimum(
     labels: jax.Array,
     weights: jax.Array,
     ridge: jax.Array,
-) -> jax.Array:
+) -> tuple[jax.Array, jax.Array]:
     """Minimises cross-entropy plus a ridge penalty, by a matrix-free Newton method.
 
         Σ_i w_i log Σ_c exp(l_ic − l_iy) + Σ_j r_j θ_j²,   l = features + linear(features, θ)
@@ -39,6 +38,11 @@ def softmax_minimum(
         labels: [n].
         weights: of the samples, with sum one, [n].
         ridge: r, of the shape of the parameters.
+
+    Returns:
+        θ, and the largest change of the log-odds of a sample by the last step. If a direction
+        separates the classes and nothing is penalised, the likelihood has no maximum, and every
+        step moves the log-odds of some sample by at least one.
     """
     is_own = labels[:, None] == jnp.arange(features.shape[1])
     ridge = varying_as(ridge, (features, labels, weights))
@@ -69,7 +73,7 @@ def softmax_minimum(
 
     unfinished = lambda state: (state[1] > tolerance) & (state[2] < _MAX_STEPS)  # noqa: E731
     start = zero, jnp.full((), jnp.inf, ridge.dtype), 0
-    return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[0]
+    return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[:2]
 
 
 class _Damped(NamedTuple):
@@ -172,52 +176,23 @@ def most_likely(
     exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights = None
 ) -> Line:
     """Line of maximum likelihood, if it exists; differentiable."""
-    best = _iterated(exists, *lax.stop_gradient((x, targets, weights)))
+    masses = jnp.ones_like(x) if weights is None else weights
+    # Log-odds with mean zero and variance one: the slope and the intercept are almost independent.
+    center = jnp.sum(masses * x) / jnp.sum(masses)
+    unit = jnp.sqrt(jnp.sum(masses * jnp.square(x - center)) / jnp.sum(masses))
+    center, unit = lax.stop_gradient((center, jnp.where(exists, unit, 1)))
+
+    def loss(line: jax.Array, x: jax.Array, targets: jax.Array, masses: jax.Array) -> jax.Array:
+        z = line[0] * ((x - center) / unit) + line[1]
+        return jnp.sum(masses * (jax.nn.softplus(z) - targets * z)) / jnp.sum(masses)
+
+    data = x, targets, masses
+    fixed = lax.stop_gradient(data)
+    best = newton_minimum(lambda line: loss(line, *fixed), jnp.zeros(2, x.dtype), exists)
     # One more step converges, and its derivatives are those of the implicit function theorem.
-    slope, intercept = _newton_step(best, x, targets, weights)
-    return Line(best.slope + slope, best.intercept + intercept)
-
-
-def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights) -> Line:
-    """Newton's method from equal probabilities; damping makes every step an improvement.
-
-    In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
-    most δ times the second. The step log(1 + δ) / δ maximises the resulting lower bound.
-    """
-    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # its square is the error after one more step
-
-    def unfinished(state: tuple) -> jax.Array:
-        _, change, num_steps = state
-        return exists & (change > tolerance) & (num_steps < _MAX_ITERATIONS)
-
-    def step(state: tuple) -> tuple:
-        best, _, num_steps = state
-        slope, intercept = _newton_step(best, x, targets, weights)
-        changes = jnp.abs(slope * x + intercept)
-        change = jnp.max(changes if weights is None else jnp.where(weights == 0, 0, changes))
-        damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
-        best = Line(best.slope + damping * slope, best.intercept + damping * intercept)
-        return best, change, num_steps + 1  # the change is that of the log-odds of a sample
-
-    zero = jnp.zeros((), x.dtype)
-    start = Line(zero, zero), jnp.full_like(zero, jnp.inf), 0
-    data = exists, x, targets, weights
-    return lax.while_loop(unfinished, step, varying_as(start, data))[0]
-
-
-def _newton_step(
-    current: Line, x: jax.Array, targets: jax.Array, weights: Weights
-) -> tuple[jax.Array, jax.Array]:
-    """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
-    z = current.slope * x + current.intercept
-    probs, complements = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
-    residuals = targets * complements - (1 - targets) * probs
-    curvatures = probs * complements
-    if weights is not None:
-        residuals, curvatures = weights * residuals, weights * curvatures
-    slopes, total, center = centered(curvatures, x)
-    slope = jnp.sum(residuals * (x - center)) / slopes  # orthogonal to the intercept
-    return slope, jnp.sum(residuals) / total - center * slope
+    curvature = lax.stop_gradient(jax.hessian(loss)(best, *data))
+    best -= cho_solve(cho_factor(curvature), jax.grad(loss)(best, *data))
+    return Line(best[0] / unit, best[1] - best[0] * center / unit)
 
 
 def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
@@ -225,79 +200,6 @@ def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
     total = jnp.sum(curvatures)
     center = jnp.sum(curvatures * x) / jnp.where(total > 0, total, 1)
     return jnp.sum(curvatures * jnp.square(x - center)), total, center
-
-
-class Step(NamedTuple):
-    """Step towards the maximum likelihood, with properties of its starting point.
-
-    The properties are the largest change of the log-odds of a sample, the largest slope, and the
-    mean probability of the classes that were not observed.
-    """
-
-    change: jax.Array
-    largest: jax.Array
-    steepest: jax.Array
-    missed: jax.Array
-
-
-def newton_step(
-    features: jax.Array,
-    labels: jax.Array,
-    log_probs: jax.Array,
-    weights: jax.Array,
-    num_shared: int,
-) -> Step:
-    """Newton step, damped to be an improvement.
-
-    If a direction separates the classes, the likelihood has no maximum, and every undamped step
-    moves the log-odds of some sample by at least one. If there is a maximum, the steps soon become
-    small. The step is zero if rounding leaves none.
-
-    Args:
-        features: of each class, [n, m, s]; log-odds are linear functions of these.
-        labels: [n].
-        log_probs: log-probabilities at the start, [n, m].
-        weights: of the samples, with sum one, [n].
-        num_shared: number of features, the last ones, shared by all classes. A shift of all
-            their parameters changes no prediction.
-    """
-    n, m, s = features.shape
-    is_own = labels[:, None] == jnp.arange(m)
-    # Log-odds against the observed class keep their digits if it is nearly certain.
-    others = jnp.where(is_own, 0, jnp.exp(log_probs))
-    residuals = jnp.where(is_own, -jnp.sum(others, 1, keepdims=True), others)
-    at_label, pulled, moved = (
-        (x[..., None] * features).reshape(n, m * s) for x in (is_own, others, residuals)
-    )
-    cross = matmul(pulled.T, weights[:, None] * at_label)
-    sizes = weights[:, None] * jnp.abs(residuals)
-    blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
-    diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
-    total = diagonal.reshape(m * s, m * s) - cross - cross.T
-    total -= matmul(moved.T, weights[:, None] * moved)
-    unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
-    unit = jnp.where(unit > 0, unit, 1)
-    scaled = total / unit / unit[:, None]
-    # Directions without effect on predictions have no curvature and are not changed: shifts, and
-    # directions whose curvature is a rounding error.
-    shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
-    shifts = shifts * unit[:, None]
-    shifts /= jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
-    values, vectors = jnp.linalg.eigh(scaled + matmul(shifts, shifts.T))
-    least = 8 * m * s * jnp.finfo(total.dtype).eps
-    rates = jnp.where(values > least, 1 / jnp.where(values > least, values, 1), 0)
-    slope = matmul(weights, moved)
-    steepest = jnp.max(jnp.abs(slope))
-    slope = slope / unit
-    slope -= matmul(shifts, matmul(shifts.T, slope))
-    change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
-    change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
-    moves = einsum("ncs,cs->nc", features, change)
-    moves -= jnp.take_along_axis(moves, labels[:, None], 1)
-    largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
-    damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
-    missed = jnp.sum(weights * jnp.sum(others, 1))
-    return Step(jnp.where(largest > 0, damping, 1) * change, largest, steepest, missed)
 
 
 def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = None) -> jax.Array:

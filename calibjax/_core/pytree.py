@@ -89,9 +89,12 @@ def record(cls: type[T]) -> type[T]:
 
 
 def _are_equal(self: Any, other: object) -> bool:
-    if type(self) is not type(other):
-        return NotImplemented
-    (leaves, structure), (others, other_structure) = map(jax.tree.flatten, (self, other))
+    return are_same(self, other) if type(self) is type(other) else NotImplemented
+
+
+def are_same(one: PyTree, other: PyTree) -> bool:
+    """Whether two pytrees are equal, as records are; traced arrays only if they are identical."""
+    (leaves, structure), (others, other_structure) = map(jax.tree.flatten, (one, other))
     return structure == other_structure and all(map(_is_same, leaves, others))
 
 

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
-from sklearn import base, get_config, linear_model
+from sklearn import base, linear_model
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags, indexable
-from sklearn.utils import metadata_routing as routing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
@@ -83,23 +82,14 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
         self.estimator_ = fitted(np.arange(len(y)))
         return jax.tree.map(lambda *x: np.concatenate(x)[np.argsort(places)], *parts)
 
-    def get_metadata_routing(self) -> routing.MetadataRouter:
-        """Routing of `sample_weight`, if metadata routing of scikit-learn is enabled."""
-        mapping = routing.MethodMapping().add(caller="fit", callee="fit")
-        router = routing.MetadataRouter(owner=self).add_self_request(self)
-        return router.add(estimator=self._estimator(), method_mapping=mapping)
-
     def _routed(self, sample_weight: Any) -> dict[str, Any]:
         """Arguments of the estimator's fit, or of the last step of a pipeline."""
         if sample_weight is None:
             return {}
-        if get_config()["enable_metadata_routing"]:
-            routed: Any = routing.process_routing(self, "fit", sample_weight=sample_weight)
-            return dict(routed.estimator.fit)
         prefix, final = "", self._estimator()
-        while hasattr(final, "steps") or hasattr(final, "regressor"):  # pipelines, scaled targets
-            name, final = final.steps[-1] if hasattr(final, "steps") else ("", final.regressor)
-            prefix += f"{name}__" if name else ""
+        while hasattr(final, "steps"):
+            name, final = final.steps[-1]
+            prefix += f"{name}__"
         return {f"{prefix}sample_weight": sample_weight}
 
 
@@ -115,8 +105,8 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
     (`TemperatureScaling`, `MatrixScaling`) or one against the rest (`HistogramBinning`,
     `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`,
     `confidences.QuadraticScaling`). `fit` takes `sample_weight`, [n], for the classifier, unless it
-    is frozen, and for the recalibrator. It is passed to the last step of a pipeline, or with
-    metadata routing to every step that requests it. Computations are in float64.
+    is frozen, and for the recalibrator. It is passed to the last step of a pipeline. Computations
+    are in float64.
 
     Scores of a classifier with only `decision_function` have no scale. They are divided by their
     root mean square, and taken as log-odds of the second of two classes, or as logits.
@@ -264,8 +254,7 @@ class RecalibratedRegressor(base.RegressorMixin, _Recalibrated):
         recalibrator: a `recalibration.Recalibrator` of its predictions, such as
             `QuantileRecalibration()`; None for `AffineScaling()`.
         predictive: function (fitted regressor, X) → batch of distributions; None for
-            `from_sklearn`, for regressors whose `predict` has `return_std`, also in pipelines and a
-            `TransformedTargetRegressor`.
+            `from_sklearn`, for regressors whose `predict` has `return_std`, also in pipelines.
         cv: folds: a number (None for 5), or a splitter that predicts every sample once.
         estimator_: regressor fitted to all samples.
         params_: params of the recalibrator.

@@ -21,8 +21,6 @@ from calibjax.distances import TotalVariation
 from calibjax.distributions import Distribution
 from calibjax.kernels import Exponential, Kernel, TensorProduct, White
 
-_SCALERS = "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"  # affine maps
-
 
 def from_sklearn(model: Any, X: Any) -> Distribution:
     """Predicted distributions of a fitted scikit-learn model for the inputs X.
@@ -33,9 +31,7 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     - A regressor whose `predict` has `return_std`, such as `GaussianProcessRegressor`,
       `BayesianRidge` and `ARDRegression`, gives a `Normal`, or a `DiagNormal` for several outputs.
 
-      Pipelines and searches of such models are supported. So is a `TransformedTargetRegressor` of a
-      regressor with normal predictions: with a scaler of scikit-learn its predictions are normal,
-      with `inverse_func=numpy.exp` they are `LogNormal`.
+      Pipelines and searches of such models are supported.
 
     The standard deviation of a Gaussian process is that of an observation only if its kernel has a
     `WhiteKernel`; the noise `alpha` of a `GaussianProcessRegressor` is not part of it.
@@ -80,16 +76,15 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
 
 
 def _of_numbers(model: Any, inputs: Any) -> Distribution:
-    """Predicted numbers; searches, pipelines and transformed targets do not pass options on."""
+    """Predicted numbers; searches and pipelines do not pass options on."""
     best = getattr(model, "best_estimator_", model)
     if hasattr(best, "steps"):
         if len(best.steps) > 1:
             inputs = best[:-1].transform(inputs)
         return _of_numbers(best.steps[-1][1], inputs)
-    if hasattr(best, "regressor_"):
-        return _transformed(_of_numbers(best.regressor_, inputs), best)
     if "return_std" in inspect.signature(best.predict).parameters:
-        return _normal(*best.predict(inputs, return_std=True))
+        loc, scale = best.predict(inputs, return_std=True)
+        return checks.batch((d.Normal if loc.ndim == 1 else d.DiagNormal)(loc, scale))
     _refuse(model)
 
 
@@ -99,25 +94,6 @@ def _refuse(model: Any) -> NoReturn:
         advice = "interoperability.RecalibratedClassifier turns scores into probabilities"
     expected = "a classifier of scikit-learn with predict_proba, or a regressor with return_std"
     raise TypeError(f"model: expected {expected}, got {checks.described(model)}; {advice}")
-
-
-def _normal(loc: Any, scale: Any) -> Distribution:
-    """Normal predictions from means and standard deviations, [n], or [n, d]."""
-    return checks.batch((d.Normal if loc.ndim == 1 else d.DiagNormal)(loc, scale))
-
-
-def _transformed(predictions: Distribution, model: Any) -> Distribution:
-    """Predictions of the target from predictions of the transformed target."""
-    transformer = model.transformer_
-    if isinstance(predictions, d.Normal):
-        if getattr(transformer, "inverse_func", None) is np.exp:
-            return checks.batch(d.LogNormal(predictions.loc, predictions.scale))
-        if type(transformer).__name__ in _SCALERS:
-            zero, one = np.ravel(transformer.inverse_transform([[0.0], [1.0]]))
-            slope = one - zero
-            return _normal(zero + slope * predictions.loc, abs(slope) * predictions.scale)
-    expected = f"normal predictions transformed by {', '.join(_SCALERS)}, or numpy.exp"
-    raise TypeError(f"model: expected {expected}, got {transformer}")
 
 
 # Families with equal names and parameters.

@@ -1,9 +1,8 @@
 """Length scales chosen from the predictions, default kernels, and groups of them for tests."""
 
-import functools
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -22,16 +21,16 @@ from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels import residuals
 from calibjax.kernels.base import Constant, Kernel, TensorProduct, White, without_draws
 from calibjax.kernels.expectations import has_expectations
-from calibjax.kernels.line import Line, distance_of_exponentials, line_of, pair_distance
-from calibjax.kernels.nystrom import Nystrom
+from calibjax.kernels.line import Line, distance_of_exponentials, line_of
+from calibjax.kernels.nystrom import Nystrom, kernel_values
 from calibjax.kernels.residuals import VECTORS, Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 from calibjax.lenses import OneVersusRest
-from calibjax.operators.tiles import order_statistics
 
 Metric = Callable[[T, T], jax.Array]
 _MANY_POINTS = 1024  # more points on a line are sorted, without their distances
 _STORED_POINTS = 4096  # distances of at most so many points are stored
+_ROWS = 256  # of distances of more points at once
 _BATCH = 4096  # pairs at once
 MANY = 2000  # most predictions with tests over all pairs
 NUM_LANDMARKS = 100
@@ -46,31 +45,35 @@ def median_of_distances(
 ) -> tuple[jax.Array, Any, tuple[int, int]]:
     """`median_heuristic` of checked points, NaN if all are equal, the number of zeros, and ranks.
 
-    The ranks are those of the median among the pairs; rank 0 is a zero. NumPy selects among the
-    distances of few concrete points, because counting by tiles takes longer.
+    The ranks are those of the median among the pairs; rank 0 is a zero.
     """
     n = checks.leading_size("xs", xs)
     total = n * n if include_diagonal else n * (n - 1) // 2
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
+    is_known = checks.is_outermost(distance, xs)
     if n > _MANY_POINTS and (line := known_line(distance, xs)) is not None:
         low, high, zeros = _of_line(np.asarray(line.positions), ranks)
-    elif n <= _STORED_POINTS and checks.is_outermost(distance, xs):
-        values = np.asarray(_distances(distance, xs, np.triu_indices(n, 1)))
-        zeros = np.sum(values == 0)
-        places = list(_ranks_of_positive(ranks, zeros, values.size))
-        values = np.pad(values, 1, constant_values=(0, np.nan))  # NaN are last
-        low, high = np.partition(values, places)[places]
-        low = np.nan if np.isnan(values[:-1]).any() else low
+    elif n > _STORED_POINTS and is_known:
+        low, high, zeros = _of_blocks(distance, xs, ranks)
     else:
-        low, high, zeros = _counted(distance, xs, tuple(map(jnp.asarray, ranks)))
+        xp: Any = np if is_known else jnp  # NumPy selects faster
+        values = xp.asarray(_distances(distance, xs, np.triu_indices(n, 1)))
+        zeros = xp.sum(values == 0)
+        places = xp.asarray(_ranks_of_positive(ranks, zeros, values.size))
+        values = xp.pad(values, 1, constant_values=(0, np.nan))  # NaN are last
+        in_order = np.partition(values, places) if is_known else jnp.sort(values)
+        low, high = in_order[places]
+        low = xp.where(xp.isnan(values[:-1]).any(), np.nan, low)
     return jax.device_put(low / 2 + high / 2), zeros, ranks  # without a program
 
 
-def _ranks_of_positive(ranks: tuple[int, int], zeros: int, total: int) -> tuple[int, int]:
+def _ranks_of_positive(ranks: tuple[int, int], zeros: Any, total: int) -> Any:
     """The ranks, or ranks of the median of the positive distances if both values are 0."""
     half = zeros + (total - zeros + 1) // 2, zeros + (total - zeros) // 2 + 1
+    if isinstance(zeros, jax.Array):
+        return jnp.where(zeros >= ranks[1], jnp.stack(half), jnp.stack(ranks))
     return half if zeros >= ranks[1] else ranks
 
 
@@ -115,17 +118,34 @@ def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -
     return jax.lax.map(of_pair, pairs, batch_size=_BATCH)
 
 
-@jax.jit
-def _counted(
-    distance: Metric[T], xs: T, ranks: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Distances of two ranks, and the number of zeros, by counting."""
-    positive = jnp.maximum(ranks[0], 1), ranks[1]
-    low, high, zeros = order_statistics(pair_distance, distance, xs, positive)
-    low = jnp.where(ranks[0] == 0, 0, low)
-    # Ranks do not show NaN distances.
-    is_nan = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(xs)]
-    return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, low), high, zeros
+def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any, Any, int]:
+    """Distances of two ranks, and the number of zeros, in two passes over all pairs.
+
+    The first counts distances by their leading bits, which are ordered as the distances are. The
+    second sorts the distances that share these bits with the two.
+    """
+    n = checks.leading_size("xs", xs)
+    rows = np.arange(-(-n // _ROWS) * _ROWS).reshape(-1, _ROWS)
+
+    def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for block in rows:
+            points = jax.tree.map(lambda leaf, i=block % n: leaf[i], xs)
+            values = np.asarray(kernel_values(distance, points, xs))
+            values = abs(values[(block[:, None] < np.arange(n)) & (block < n)[:, None]])
+            yield values, values.view(f"u{values.itemsize}") >> (8 * values.itemsize - 16)
+
+    counts, zeros = np.zeros(2**16, int), 0
+    for values, bits in blocks():
+        if np.isnan(values).any():
+            return values.dtype.type(np.nan), values.dtype.type(np.nan), zeros
+        counts += np.bincount(bits, minlength=counts.size)
+        zeros += int(np.sum(values == 0))
+    places = np.array(_ranks_of_positive(ranks, zeros, n * (n - 1) // 2))
+    bins = np.searchsorted(np.cumsum(counts), places)
+    near = np.concatenate([values[np.isin(bits, bins)] for values, bits in blocks()])
+    in_order = np.append(np.sort(near), near.dtype.type(np.nan))  # NaN if there is none
+    low, high = np.where(places > 0, in_order[places - 1 - np.sum(counts[: bins[0]])], 0)
+    return low, high, zeros
 
 
 def _metric(name: str, value: Any, _: Seen) -> Any:
@@ -156,13 +176,11 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
         A positive scalar. Traced points give no warning, and NaN if all of them are equal.
 
     Raises:
-        ValueError: if there are fewer than two points, the points are not finite, all are equal,
-            or there are more pairs than the integers of this JAX configuration can count.
+        ValueError: if there are fewer than two points, the points are not finite, or all are equal.
 
-    Cost: selection by counting in 9 passes over n²/2 distances, 17 in float64, each about as
-    expensive as `skce` with that distance, and O(n · tile) memory. The distances of n ≤ 4096
-    concrete points are stored; on a line the cost is O(n log² n). Gradients are zero: treat the
-    length scale as a constant.
+    Cost: n²/2 distances, which are stored for n ≤ 4096 points and for traced points. For more
+    points 2 n² distances, and memory for about a hundredth of them. On a line the cost is
+    O(n log² n). Gradients are zero: treat the length scale as a constant.
 
     References: W19 §7 and App. J.
 
@@ -172,8 +190,6 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
     2.0
     """
     n = checks.leading_size("xs", xs)
-    if n > 65536 and not checks.has_64_bits() and known_line(distance, xs) is None:
-        raise ValueError(f"xs: expected at most 65536 points without jax_enable_x64, got {n}")
     value, zeros, ranks = median_of_distances(distance, xs, include_diagonal=include_diagonal)
     value = checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
     if not checks.is_concrete(value, zeros):

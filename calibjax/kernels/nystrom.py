@@ -5,7 +5,6 @@ geometrically. A few columns of such a matrix then determine it up to rounding.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ KernelFunction = Callable[[T, T], jax.Array]
 
 # Entries of kernel matrices have rounding errors: smaller errors are meaningless.
 TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
-_PROBED_RANKS = (32, 128, 512, 2048)  # sizes to try in turn
+_FEW, _MANY = 64, 2048  # largest ranks to try in turn
 _BLOCK = 64  # features that are subtracted at once; blocks not yet computed are not read
 _STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
 
@@ -123,23 +122,11 @@ def numerical_rank(
 def sufficient(
     kernel: KernelFunction[T], points: T, tolerance: jax.Array | float, limit: int
 ) -> PivotedCholesky | None:
-    """Decomposition with all errors below a tolerance; None if it has more than `limit` pivots.
-
-    The search ends early if extrapolating the last decrease of the errors exceeds the limit.
-    """
-    before, error = 0, 1.0
-    for size in _PROBED_RANKS:
-        size = min(size, limit)
+    """Decomposition with all errors below a tolerance; None if it has more than `limit` pivots."""
+    for size in sorted({min(_FEW, limit), min(_MANY, limit)}):
         approximation = decompose(kernel, points, tolerance, size=size)
-        residual = float(approximation.residual)
-        if residual <= tolerance:
+        if approximation.residual <= tolerance:
             return approximation
-        if size == limit or not 0 < residual < error:
-            break
-        speed = math.log(error / residual) / (size - before)
-        if size + math.log(residual / tolerance) / speed > limit:
-            break
-        before, error = size, residual
     return None
 
 
@@ -193,27 +180,22 @@ class Nystrom(Kernel):
         kernel: Kernel,
         predictions: Distribution,
         num_landmarks: int,
-        *,
-        key: jax.Array | None = None,
     ) -> "Nystrom":
         """Kernel with landmarks chosen from n predictions, by pivoted Cholesky decomposition.
 
-        Each landmark is the prediction with the largest error of the earlier ones. With a key the
-        landmarks are random instead: this takes no time, but needs more landmarks for the same
-        accuracy.
+        Each landmark is the prediction with the largest error of the earlier ones.
 
         Args:
             kernel: k, positive semi-definite.
             predictions: batch of n distributions.
             num_landmarks: r, from 1 to n. Fewer are chosen if they determine the kernel at all
                 predictions up to rounding (not under `jit`).
-            key: a JAX random key, to choose the landmarks at random.
 
         Raises:
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
 
-        Cost: n r values of the kernel and n r² multiplications, O(n r) memory; none at random.
+        Cost: n r values of the kernel and n r² multiplications, O(n r) memory.
 
         References: Harbrecht, Peters and Schneider (2012), On the low-rank approximation by the
         pivoted Cholesky decomposition.
@@ -228,14 +210,11 @@ class Nystrom(Kernel):
         predictions = without_draws(predictions)
         n = checks.leading_size("predictions", predictions)
         checks.size_in_range("num_landmarks", num_landmarks, 1, n)
-        if key is not None:
-            chosen = jax.random.choice(key, n, (num_landmarks,), replace=False)
-        else:
-            tolerance = TOLERANCE[floating_dtype(predictions).itemsize]
-            approximation = decompose(kernel, predictions, tolerance, size=num_landmarks)
-            is_known = checks.is_concrete(approximation.rank)
-            needed = int(approximation.rank) if is_known else num_landmarks
-            chosen = lax.slice_in_dim(approximation.pivots, 0, needed)
+        tolerance = TOLERANCE[floating_dtype(predictions).itemsize]
+        approximation = decompose(kernel, predictions, tolerance, size=num_landmarks)
+        is_known = checks.is_concrete(approximation.rank)
+        needed = int(approximation.rank) if is_known else num_landmarks
+        chosen = lax.slice_in_dim(approximation.pivots, 0, needed)
         landmarks = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, 0), predictions)
         return cls(kernel, checks.nan_with(landmarks, predictions))
 

@@ -22,7 +22,7 @@ from jax.typing import DTypeLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import UNROLLED, floating_dtype, matmul, on_cpu
 from calibjax._core.environment import BATCH_BYTES
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, are_same, record
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel, TensorProduct, nystrom
 from calibjax.kernels.base import combine_on_pairs, prediction_kernel, without_draws
@@ -375,18 +375,13 @@ def view_of(
 ) -> tuple[list[int], View]:
     """View of the kernels of one lens, and their indices in the order of the view."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
-    operators: list[tuple[Kernel, Operator]] = []  # one for each different kernel on predictions
+    operators: dict[int, Operator] = {}
+    for kernel, same in _distinct([product.prediction for product in products.values()]):
+        operator = operator_of(kernel, predictions, many=many)
+        operators |= dict.fromkeys((list(products)[i] for i in same), operator)
     featured, places, n = [], [], checks.leading_size("predictions", predictions)
     for target_kernel, same in _distinct([product.target for product in products.values()]):
-        chosen = {}
-        for place in (list(products)[i] for i in same):
-            kernel = products[place].prediction
-            operator = next(
-                (operator for other, operator in operators if _is_same(other, kernel)), None
-            )
-            if operator is None:
-                operators.append((kernel, operator := operator_of(kernel, predictions, many=many)))
-            chosen[place] = operator
+        chosen = {place: operators[place] for place in (list(products)[i] for i in same)}
         few = few_features(target_kernel, predictions, once=not many)
         if few == 0 and all(isinstance(operator, Tiled) for operator in chosen.values()):
             continue
@@ -411,21 +406,11 @@ def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
     """Different values, and their indices."""
     distinct: list[tuple[Any, list[int]]] = []
     for i, value in enumerate(values):
-        places = next((places for other, places in distinct if _is_same(value, other)), None)
+        places = next((places for other, places in distinct if are_same(value, other)), None)
         if places is None:
             distinct.append((value, places := []))
         places.append(i)
     return distinct
-
-
-def _is_same(one: object, other: object) -> bool:
-    """Whether two records are equal; traced arrays only if they are identical."""
-    if jax.tree.structure(one) != jax.tree.structure(other):
-        return False
-    return all(
-        x is y or (checks.is_concrete(x, y) and x.dtype == y.dtype and np.array_equal(x, y))
-        for x, y in zip(*(map(jnp.asarray, jax.tree.leaves(t)) for t in (one, other)), strict=True)
-    )
 
 
 def _merged(

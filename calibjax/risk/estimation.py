@@ -17,7 +17,6 @@ from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions.base import Distribution
-from calibjax.operators import tiles
 from calibjax.risk.base import CrossValidation, EstimationFunction, meanings, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
@@ -134,21 +133,13 @@ def _of_blocks(
     errors: jax.Array, values: Any, predictions: Distribution, block_size: int
 ) -> jax.Array:
     """Risks of blocks of consecutive samples."""
-    rows = len(errors) // block_size * block_size
 
-    def in_blocks(leaf: jax.Array) -> jax.Array:
-        return leaf[:rows].reshape(-1, block_size, *leaf.shape[1:])
+    def loss(_: None, x: tuple[jax.Array, Any], y: tuple[jax.Array, Any]) -> jax.Array:
+        (error, one), (other_error, other) = jax.tree.map(lambda leaf: leaf[None], (x, y))
+        value = returned("values", values(one, other), (1, 1))
+        return jnp.square(matmul(error, other_error.T) - value)[0, 0]
 
-    def risk(_: None, block: tuple[jax.Array, Any]) -> jax.Array:
-        errors, batch = block
-        products = returned("values", values(batch, batch), (block_size, block_size))
-        losses = jnp.square(matmul(errors, errors.T) - products)
-        others = jnp.where(jnp.eye(block_size, dtype=bool), 0, losses)
-        return jnp.sum(others) / (block_size * (block_size - 1))
-
-    tile_size = max(1, (tiles.TILE_SIZE // block_size) ** 2)
-    blocks = jax.tree.map(in_blocks, (errors, predictions))
-    return operators.map_rows(risk, None, blocks, tile_size=tile_size)
+    return operators.block_means(loss, None, (errors, predictions), block_size=block_size)
 
 
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:

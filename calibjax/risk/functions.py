@@ -207,18 +207,6 @@ class KernelDensities:
         """Number of classes, or 1 for confidences."""
         return self.vectors.shape[-1]
 
-    @checked
-    def leave_one_out(self) -> jax.Array:
-        """Values h(p_i, p_i) of the training predictions, without sample i in the sums, [n].
-
-        Raises:
-            ValueError: if there is only one sample.
-
-        Cost: the diagonal at n points.
-        """
-        n = checks.leading_size("vectors", self.vectors, 2)
-        return jnp.sum(jnp.square(_residuals(self, self.vectors, jnp.arange(n))), -1)
-
 
 @record
 class KernelDensity(EstimationFunction):
@@ -232,10 +220,6 @@ class KernelDensity(EstimationFunction):
 
     Kernels are computed as logarithms, and π is a limit where all kernels are zero. So h is finite
     everywhere, whereas G24 had to drop predictions.
-
-    At the training predictions h is too small, because each sample has the largest weight at
-    itself. `params.leave_one_out()` returns h(p_i, p_i) without sample i. The mean of these values
-    is `kde_calibration_error(..., order=2)`, or half of it for confidences.
 
     `fit` only stores the training data; `refit` replaces the bandwidth.
 
@@ -255,8 +239,6 @@ class KernelDensity(EstimationFunction):
     >>> params = function.fit(jnp.array([0.5, 0.5, 0.5]), jnp.array([1, 1, 0]), 0.1)
     >>> print(function.diagonal(params, jnp.array([0.5, 1.0])).round(4))  # π is 2/3
     [0.0278 0.1111]
-    >>> print(params.leave_one_out())  # π is 1/2, 1/2, 1
-    [0.   0.   0.25]
     """
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
@@ -279,15 +261,15 @@ class KernelDensity(EstimationFunction):
     def factors(self, params: KernelDensities, p: Distribution) -> Pair:
         """Residuals p − π(p) of predictions, [n, m], twice."""
         points = vectors(p)
-        errors = _residuals(params, points, jnp.full(len(points), -1))
+        errors = _residuals(params, points)
         return errors, errors
 
 
 @jax.jit
-def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
-    """Points − π(points), without the excluded sample of each, [n, m] or [n, 1]."""
+def _residuals(params: KernelDensities, points: jax.Array) -> jax.Array:
+    """Points − π(points), [n, m] or [n, 1]."""
     kernels = binned.dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
-    chosen = binned.Point(_class_probs(points), excluded)
+    chosen = binned.Point(_class_probs(points), jnp.full(len(points), -1))  # no sample left out
     proportions = binned.label_proportions(kernels, params.labels, chosen)
     errors = points - proportions[:, -points.shape[1] :]
     return jnp.where(jnp.isnan(points), jnp.nan, errors)

@@ -13,8 +13,7 @@ from calibjax._core.pytree import Numbers, record
 from calibjax.binnings import UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
-from calibjax.distributions.base import ClassPredictions, Distribution
-from calibjax.distributions.composed import bare
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
 from calibjax.scores.proper import per_sample
 from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
@@ -165,7 +164,6 @@ class MeanScore(Accumulator):
         return MeanEstimate(*mean_and_error(state))
 
 
-_MAX_CELLS = 2**22
 _TOTAL_VARIATION = TotalVariation()
 
 
@@ -179,10 +177,10 @@ class BinnedErrors:
         counts: number of samples of positive weight in each bin, including empty bins, integers,
             [K].
         weights: sum of their weights, [K].
-        means: mean predictions, [K, m], uniform in empty bins. For m = 2 the second is the
-            confidence of `estimators.reliability_curve`.
-        proportions: proportions of the labels, [K, m], uniform in empty bins. For m = 2 the second
-            is the frequency of `estimators.reliability_curve`.
+        means: mean predictions, [K, 2], uniform in empty bins. The second is the confidence of
+            `estimators.reliability_curve`.
+        proportions: proportions of the labels, [K, 2], uniform in empty bins. The second is the
+            frequency of `estimators.reliability_curve`.
     """
 
     ece: jax.Array
@@ -195,25 +193,24 @@ class BinnedErrors:
 
 @record
 class CalibrationBins(Accumulator):
-    """ECE, MCE and the bins of a reliability diagram, of class predictions in uniform bins.
+    """ECE, MCE and the bins of a reliability diagram, of probabilities in uniform bins.
 
-    The results are those of `estimators.ece` and `estimators.mce` with `notion="canonical"`, and of
+    The results are those of `estimators.ece` and `estimators.mce` of `Bernoulli`s, and of
     `estimators.reliability_curve` without bands. Only `UniformBins` is supported: other binnings
     depend on all predictions.
 
-    The m classes are binned jointly, in num_bins^m bins. **For the usual ECE, pass the result of
-    `estimators.top_label(predictions, targets)`** to `update`.
+    **For the usual ECE of several classes, pass the result of `estimators.top_label(predictions,
+    targets)`** to `update`.
 
     Attributes:
         binning: `estimators.UniformBins(num_bins)`.
-        num_classes: m, for `Categorical` predictions; None for `Bernoulli`, as from `top_label`.
         distance: distance record d, as in `ece`.
 
     The state has the counts "samples" (of positive weight), "missing" (traced samples out of range)
     and "sizes" of the bins, [K]. Its sums, in JAX's default precision, are "labels" of the weights
-    with each label, [K, m], and "residuals" of w (p − e_y), [K, m].
+    with each label, [K, 2], and "residuals" of w (p − e_y), [K, 2].
 
-    Cost: O(n m) time; O(K m) memory, for K = num_bins, or num_bins^m, bins.
+    Cost: O(n) time; O(K) memory for K bins.
 
     References: see `estimators.ece`.
 
@@ -231,7 +228,6 @@ class CalibrationBins(Accumulator):
     """
 
     binning: UniformBins
-    num_classes: int | None = dataclasses.field(default=None, metadata={"static": True})
     distance: Distance = _TOTAL_VARIATION
 
     @accumulating()
@@ -240,24 +236,17 @@ class CalibrationBins(Accumulator):
 
         Raises:
             TypeError: if an attribute is of the wrong kind.
-            ValueError: if it has a wrong value, or there are too many bins.
+            ValueError: if it has a wrong value.
         """
-        num_bins, num_classes = (
-            self.binning.num_bins,
-            self.num_classes or 1,
-        )  # number of binned classes
-        if num_classes > 1 and num_bins**num_classes > _MAX_CELLS:
-            expected = f"at most {_MAX_CELLS} bins, num_bins^num_classes"
-            raise ValueError(f"num_classes: expected {expected}, got {num_bins}^{num_classes}")
-        shape = num_bins**num_classes, max(num_classes, 2)
-        counts = {"samples": (), "missing": (), "sizes": shape[:1]}
+        counts = {"samples": (), "missing": (), "sizes": (self.binning.num_bins,)}
+        shape = self.binning.num_bins, 2
         return zeros(counts, {"labels": shape, "residuals": shape})
 
     @accumulating(compiled=True)
     def update(
         self,
         state: State,
-        predictions: ClassPredictions,
+        predictions: Bernoulli,
         targets: Numbers,
         *,
         weights: Numbers | None = None,
@@ -266,8 +255,8 @@ class CalibrationBins(Accumulator):
 
         Args:
             state: state of this accumulator.
-            predictions: batch of n class predictions.
-            targets: labels 0, ..., m − 1, [n].
+            predictions: batch of n `Bernoulli`s.
+            targets: labels 0 and 1, [n].
             weights: w ≥ 0 of the samples, [n]; one by default.
 
         Returns:
@@ -277,15 +266,8 @@ class CalibrationBins(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        is_binary, probs = isinstance(bare(predictions), Bernoulli), predictions.class_probs
-        num_classes = None if is_binary else probs.shape[1]
-        if num_classes != self.num_classes:
-            got = f"{num_classes}; None is for Bernoulli, as from estimators.top_label"
-            raise ValueError(f"predictions: expected num_classes = {self.num_classes}, got {got}")
-        num_bins, num_cells = self.binning.num_bins, state.counts["sizes"].size
-        shown = probs[:, 1:] if is_binary else probs
-        grid, index = (num_bins,) * shown.shape[1], interval_index(shown, num_bins)
-        cells = jnp.ravel_multi_index(tuple(index.T), grid, mode="wrap")
+        probs, num_cells = predictions.class_probs, self.binning.num_bins
+        cells = interval_index(probs[:, 1], num_cells)
         is_missing = checks.missing_rows((probs, targets, weights))  # traced values out of range
         is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
         cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # in no bin

@@ -4,18 +4,14 @@ import sys
 import jax
 import numpy as np
 import pytest
-from scipy.stats import lognorm
-from sklearn import config_context
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -162,23 +158,6 @@ def test_weights_are_those_of_scikit_learn():
     np.testing.assert_allclose(found.coef_, expected.coef_)
 
 
-def test_metadata_routing():
-    """Weights go to the steps that request them, and to the recalibrator."""
-    method, found = recalibration.TemperatureScaling(), {}
-    plain = RecalibratedClassifier(GaussianNB(), method, cv=3).fit(X, WORDS, WEIGHTS)
-    with config_context(enable_metadata_routing=True):
-        for is_requested in (True, False):
-            step = GaussianNB().set_fit_request(sample_weight=is_requested)
-            model = RecalibratedClassifier(make_pipeline(step), method, cv=3)
-            whole = make_pipeline(model.set_fit_request(sample_weight=True))
-            found[is_requested] = whole.fit(X, WORDS, sample_weight=WEIGHTS)
-        np.testing.assert_array_equal(found[True].predict_proba(X), plain.predict_proba(X))
-        unweighted = GaussianNB().fit(X, WORDS)
-        assert np.array_equal(found[False][-1].estimator_[-1].theta_, unweighted.theta_)
-        with pytest.raises(UnsetMetadataPassedError):
-            RecalibratedClassifier(GaussianNB(), method, cv=3).fit(X, WORDS, WEIGHTS)
-
-
 @pytest.mark.parametrize("y", [WORDS, TWO])
 def test_scores_of_a_decision_function(y):
     """Platt's map of them is that of scikit-learn, and the scale of the scores does not matter."""
@@ -208,36 +187,6 @@ class _Scaled(LinearSVC):
 
     def decision_function(self, X):
         return self.factor * super().decision_function(X)
-
-
-@pytest.mark.parametrize("transformer", [StandardScaler(), MinMaxScaler((-1, 3))])
-def test_scaled_targets(transformer):
-    """Predictions are those of a regressor with targets that are scaled by hand."""
-    y = 5 + 2 * Y
-    inner = BayesianRidge()
-    model = RecalibratedRegressor(
-        TransformedTargetRegressor(inner, transformer=transformer), cv=KFold(4)
-    ).fit(X, y)
-    scaled = transformer.fit_transform(y[:, None])[:, 0]
-    whole = BayesianRidge().fit(X, scaled).predict(X, return_std=True)
-    mean, spread = interoperability.from_sklearn(model.estimator_, X).loc, whole[1]
-    np.testing.assert_allclose(mean, transformer.inverse_transform(whole[0][:, None])[:, 0])
-    scale = interoperability.from_sklearn(make_pipeline(model.estimator_), X).scale
-    np.testing.assert_allclose(scale, spread * np.std(y) / np.std(scaled), rtol=1e-9)
-    assert 0.5 < np.std((y - model.predict(X)) / model.predict(X, return_std=True)[1]) < 1.5
-    weighted = RecalibratedRegressor(TransformedTargetRegressor(inner, transformer=transformer))
-    weighted.fit(X, y, WEIGHTS)
-    by_hand = BayesianRidge().fit(X, scaled, WEIGHTS)
-    np.testing.assert_allclose(weighted.estimator_.regressor_.coef_, by_hand.coef_)
-
-
-def test_targets_with_a_logarithm():
-    y = np.exp(Y)
-    logs = TransformedTargetRegressor(BayesianRidge(), func=np.log, inverse_func=np.exp)
-    found = interoperability.from_sklearn(logs.fit(X, y), X)
-    assert isinstance(found, distributions.LogNormal)
-    loc, scale = BayesianRidge().fit(X, Y).predict(X, return_std=True)
-    np.testing.assert_allclose(found.log_prob(y), lognorm(scale, 0, np.exp(loc)).logpdf(y))
 
 
 def test_pickles_predict_the_same():

@@ -28,7 +28,7 @@ _POINTS = {
 )
 @pytest.mark.parametrize("stored", [0, 4096])
 def test_exactly_the_median_whatever_the_points(n, dtype, stored, monkeypatch):
-    """Among stored distances, and by counting."""
+    """Among stored distances, and in two passes."""
     monkeypatch.setattr(defaults, "_STORED_POINTS", stored)
     for name, points in _POINTS.items():
         x = points(np.random.default_rng(n), n).astype(dtype)

@@ -72,9 +72,6 @@ def test_chosen_landmarks():
     assert errors[0] < errors[1]
     few = K.Nystrom.from_predictions(K.SquaredExponential(100.0, DISTANCE), PREDICTIONS, 30)
     assert len(few.landmarks.loc) < 20  # which determine all others
-    at_random = K.Nystrom.from_predictions(ROUGH, PREDICTIONS, 7, key=KEY).landmarks
-    assert len(np.unique(at_random.loc)) == 7
-    assert np.isin(at_random.loc, LOC).all()
     features = distributions.with_features(PREDICTIONS, jnp.asarray(LOC))
     by_features = K.Nystrom.from_predictions(K.Exponential(1.0, distances.Features()), features, 4)
     assert by_features.landmarks.loc.shape == (4,)

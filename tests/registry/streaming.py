@@ -98,5 +98,4 @@ def calls():
         call(covers, "state", mean.result, state=a.record(mean_state), **unchanging),
         call(covers, "state of bins", bins.result, state=a.record(state), **unchanging),
         BERNOULLI.call(*of_bins, streamed, **in_bins),
-        CATEGORICAL.call(*of_bins, streamed, num_classes=a.integer(a.M), **in_bins),
     ]

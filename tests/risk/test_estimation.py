@@ -79,15 +79,6 @@ def test_blocks_are_double_loops(kind, block_size):
     assert found.standard_error == pytest.approx(error, rel=1e-12, nan_ok=True)
 
 
-def test_many_blocks_go_through_tiles(monkeypatch):
-    monkeypatch.setattr(tiles, "TILE_SIZE", 4)  # four blocks of two at once
-    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
-    value = risk.estimation_risk(products_of, *data, block_size=2).value
-    pairs = [(i, i + 1) for i in range(0, N - 1, 2)]
-    losses = [(RESIDUALS[i] @ RESIDUALS[j] - PROBS[i] @ PROBS[j] / 3) ** 2 for i, j in pairs]
-    assert value == pytest.approx(np.mean(losses), rel=1e-12)
-
-
 @pytest.mark.parametrize("block_size", [None, 4])
 def test_gradient(block_size):
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)

@@ -26,28 +26,26 @@ PARTS = np.arange(1), np.arange(1, 40), np.arange(40, 60)
 
 
 @pytest.mark.parametrize("num_bins", [1, 4])
-def test_bins_of_all_classes(num_bins):
-    options = {"binning": UniformBins(num_bins), "distance": distances.Euclidean()}
-    data = distributions.Categorical(PROBS), LABELS
-    found = result_of(CalibrationBins(options["binning"], 3, options["distance"]), *data, PARTS)
+def test_bins(num_bins):
+    binning, distance = UniformBins(num_bins), distances.Euclidean()
+    data = distributions.Bernoulli(PROBS[:, 0]), LABELS == 0
+    accumulator = CalibrationBins(binning, distance)
+    found = result_of(accumulator, *data, PARTS)
     for name in ("ece", "mce"):
-        expected = getattr(estimators, name)(*data, notion="canonical", **options)
+        expected = getattr(estimators, name)(*data, binning=binning, distance=distance)
         assert_allclose(getattr(found, name), expected, rtol=1e-12)
-    assert found.counts.shape == (num_bins**3,)
+    assert found.counts.shape == (num_bins,)
     assert found.counts.sum() == 60
-
-
-def test_bins_of_other_numbers_of_classes():
-    binary, three = CalibrationBins(BINNING), CalibrationBins(BINNING, 3)
-    with pytest.raises(ValueError, match=r"predictions: expected num_classes = None, got 3"):
-        binary.update(binary.init(), CLASSES, LABELS)
-    with pytest.raises(ValueError, match=r"num_classes: expected at most 4194304 bins.*got 3\^14"):
-        CalibrationBins(UniformBins(3), 14).init()
-    jax.eval_shape(CalibrationBins(UniformBins(2), 22).init)  # as many as there may be
-    state = three.update(three.init(), CLASSES, LABELS)
+    state = accumulator.update(accumulator.init(), *data)
     sizes = state.counts["sizes"].at[0].set(-1)
     broken = dataclasses.replace(state, counts=state.counts | {"sizes": sizes})
-    assert np.isnan(jax.jit(three.result)(broken).ece)
+    assert np.isnan(jax.jit(accumulator.result)(broken).ece)
+
+
+def test_bins_of_several_classes_are_refused():
+    accumulator = CalibrationBins(BINNING)
+    with pytest.raises(TypeError, match=r"predictions: expected Bernoulli, got Categorical"):
+        accumulator.update(accumulator.init(), CLASSES, LABELS)
 
 
 N = 12

@@ -427,17 +427,11 @@ def _of_all_pairs(kernel: SquaredExponential, p: Distribution, *_: object) -> No
     raise missing(kernel, p, why)
 
 
-def register_transform(distribution_type: type, transform: Transform) -> None:
-    """Registers a family without closed-form expectations for Fourier features."""
-    _TRANSFORMS[distribution_type] = transform
+for _distribution in (Laplace, Uniform, Gamma, NegativeBinomial):
     register_expectations(
         SquaredExponential,
-        distribution_type,
+        _distribution,
         mean=_of_all_pairs,
         inner=_of_all_pairs,
         features=FOURIER,
     )
-
-
-for _distribution in (Laplace, Uniform, Gamma, NegativeBinomial):
-    register_transform(_distribution, _TRANSFORMS[_distribution])

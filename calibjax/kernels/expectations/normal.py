@@ -27,7 +27,6 @@ means over the members of ensembles.
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -42,10 +41,8 @@ from calibjax._core.arithmetic import (
     Matrix,
     Vector,
     floating_dtype,
-    fold_components,
     largest_score,
     reciprocal,
-    safe_sqrt,
     sum_over_components,
 )
 from calibjax._core.pytree import PyTree
@@ -76,14 +73,10 @@ from calibjax.kernels.stationary import SquaredExponential
 _MOST_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
-def _product(terms: Vector) -> jax.Array:
-    is_few = isinstance(terms, list)
-    return functools.reduce(jnp.multiply, terms) if is_few else jnp.prod(terms)
-
-
-def _union(x: jax.Array, y: jax.Array) -> jax.Array:
-    """1 − (1 − x) (1 − y) for x and y in [0, 1], without cancellation."""
-    return x + y - x * y
+def _log_determinant(factored: Factor) -> jax.Array:
+    """Logarithm of det(I + A), accurate for small A."""
+    logarithms = (jnp.sum(jnp.log1p(e)) for e in jax.tree.leaves(factored.excess))
+    return functools.reduce(jnp.add, logarithms)
 
 
 def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
@@ -97,14 +90,11 @@ def _inverse_length_scale(kernel: SquaredExponential, p: Distribution) -> jax.Ar
 def _gaussian(rate: jax.Array, x: ArrayLike, y: ArrayLike, *scales: jax.Array) -> jax.Array:
     """Π_k c_k^(1/2) exp(−c_k (x_k − y_k)² / (2 ℓ²)), 1 / c_k = 1 + variances in units of ℓ²."""
 
-    def shrink(*scales: jax.Array) -> jax.Array:
-        return reciprocal(1 + sum(jnp.square(scale * rate) for scale in scales))
-
     def term(x: jax.Array, y: jax.Array, *scales: jax.Array) -> jax.Array:
-        return _square((x - y) * rate) * shrink(*scales)
+        variance = sum(jnp.square(scale * rate) for scale in scales)
+        return _square((x - y) * rate) * reciprocal(1 + variance) + jnp.log1p(variance)
 
-    square = sum_over_components(term, x, y, *scales)
-    return safe_sqrt(fold_components(jnp.multiply, 1, shrink, *scales)) * jnp.exp(-0.5 * square)
+    return jnp.exp(-0.5 * sum_over_components(term, x, y, *scales))
 
 
 def _square(x: jax.Array) -> jax.Array:
@@ -182,9 +172,8 @@ def centered_without_offset(
 
     big_m = exponential(shrunk_twice, p.loc, q.loc, s, t, u, v)
     # Π w^(1/2) = (1 − a) (1 − b) / (1 − r), with 1 − r = Π (1 − u v)^(1/2)
-    gap = fold_components(_union, 0, jnp.multiply, u, v)
-    r = gap / (1 + safe_sqrt(1 - gap))
-    c = a * b + safe_sqrt(fold_components(jnp.multiply, 1, _shrink, s, t)) * r
+    r = -jnp.expm1(0.5 * sum_over_components(lambda u, v: jnp.log1p(-u * v), u, v))
+    c = a * b + jnp.exp(-0.5 * sum_over_components(lambda s, t: jnp.log1p(s + t), s, t)) * r
     small = a * (big_p - big_m) + b * (big_q - big_m) + c * big_m
     return ((big_k - big_p) - (big_q - big_m)) + small
 
@@ -211,7 +200,7 @@ def _gaussian_multivariate(a: Matrix, x: Vector) -> jax.Array:
     factored = arithmetic.factor(a)
     white = arithmetic.whiten(factored, x)
     exponent = arithmetic.dot(factored.shrinkages, jax.tree.map(jnp.square, white))
-    return safe_sqrt(_product(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
+    return jnp.exp(-0.5 * (exponent + _log_determinant(factored)))
 
 
 def _mean_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
@@ -246,16 +235,6 @@ def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
     return jnp.stack(columns) if isinstance(columns, list) else columns
 
 
-def _one_minus_root(factored: Factor) -> jax.Array:
-    """1 − det(I + A)^(−1/2), without cancellation."""
-    shrinkages = factored.shrinkages
-    if isinstance(shrinkages, list):
-        gap = functools.reduce(_union, map(operator.mul, factored.excess, shrinkages))
-    else:
-        gap = -jnp.expm1(jnp.sum(jnp.log(shrinkages)))
-    return gap / (1 + safe_sqrt(1 - gap))
-
-
 def centered_without_offset_multivariate(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
@@ -276,7 +255,7 @@ def centered_without_offset_multivariate(
     u, v = (arithmetic.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
     s, t = map(arithmetic.matrix, arrays)
     joint = arithmetic.factor(jax.tree.map(jnp.add, s, t))
-    a, b, c = map(_one_minus_root, (*factors, joint))
+    a, b, c = (-jnp.expm1(-0.5 * _log_determinant(x)) for x in (*factors, joint))
 
     def exponential(difference: Vector, *corrections: jax.Array) -> jax.Array:
         return jnp.exp(-0.5 * (arithmetic.dot(difference, difference) - sum(corrections)))
