@@ -11,30 +11,16 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import hypothesis_tests
+from calibjax import estimators, hypothesis_tests
 from calibjax._core import checks
 from calibjax._core.gate import checked, group_ids, unchecked
-from calibjax.distances import Features
-from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.composed import bare
 from calibjax.evaluation import sections
 from calibjax.evaluation.assembly import Progress
 from calibjax.evaluation.data import LEVEL, Data, checked_data, measured
-from calibjax.evaluation.record import (
-    Advice,
-    Entry,
-    Evaluation,
-    Panel,
-    Part,
-    Section,
-    p_is,
-    with_ends,
-)
+from calibjax.evaluation.record import Entry, Evaluation, Panel, Part, Section, p_is, with_ends
 from calibjax.hypothesis_tests.ensembles import clusters_of
-from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
-from calibjax.kernels.base import without_draws
-from calibjax.kernels.defaults import distance_of_predictions, typical_distance
+from calibjax.kernels import default_kernel
 
 _MOST = 5000  # predictions of which all pairs are taken
 
@@ -45,23 +31,26 @@ class Compared:
 
     Attributes:
         data: of each model by name.
-        pairs: names of the models that are compared.
         models: predictions by name.
         targets: the same for all.
         options: weights and clusters, as far as there are any.
         score: the function, what it is called, its unit, and its expression.
         rows: those that are in models, targets and options, [n'], or None for all.
-        kernels: of `paired`, "SKCE", and "given NAME" of each model.
+        kernel: of `paired`, or None.
     """
 
     data: dict[str, Data]
-    pairs: list[tuple[str, str]]
     models: dict[str, Any]
     targets: Any
     options: dict[str, Any]
     score: tuple[Callable[..., Any], str, str, str]
     rows: np.ndarray | None = None
-    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
+    kernel: Any = None
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Names of the models that are compared."""
+        return [*itertools.combinations(self.data, 2)]
 
     @property
     def first(self) -> Data:
@@ -74,17 +63,15 @@ class Compared:
         function: Callable[..., Any],
         call: str,
         models: Any = None,
-        by: str = ": ",
         unused: str = "",
     ) -> dict[Any, Entry]:
-        """A function of each model or of some pairs, with p-values adjusted for all of these.
+        """A function of each model or of pairs, with p-values adjusted for all of these.
 
         Args:
             what: is computed.
             function: of the predictions, the targets and the options.
             call: its expression, with a gap for the name of each of these.
             models: pairs of names; None for single models.
-            by: what is between the names of a pair.
             unused: the name of an option that the function does not have.
         """
         entries, options = {}, {x: value for x, value in self.options.items() if x != unused}
@@ -95,7 +82,7 @@ class Compared:
             for name in both:  # which may have braces
                 text = text.replace("{}", f"models[{name!r}]", 1)
             compute = functools.partial(function, *arguments, **options)
-            entries[x] = measured(f"{by.join(both)}: {what}", compute, text)
+            entries[x] = measured(f"{' - '.join(both)}: {what}", compute, text)
         return _adjusted(entries)
 
     @property
@@ -124,12 +111,9 @@ def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> d
     return data
 
 
-def compared(data: dict[str, Data], reference: Any, score: Any, clusters: Any) -> Compared:
+def compared(data: dict[str, Data], score: Any, clusters: Any) -> Compared:
     """All samples, with the score."""
-    pairs, one = list(itertools.combinations(data, 2)), next(iter(data.values()))
-    if reference is not None:
-        reference = checks.choice("reference", reference, tuple(data))
-        pairs = [(name, reference) for name in data if name != reference]
+    one = next(iter(data.values()))
     options = {"weights": one.known(one.weights)} if one.has_weights else {}
     if clusters is not None:
         options["clusters"] = np.asarray(group_ids("clusters", clusters, one.size))
@@ -137,7 +121,7 @@ def compared(data: dict[str, Data], reference: Any, score: Any, clusters: Any) -
     models = {x: p.known(p.predictions) for x, p in data.items()}
     targets = one.known(one.targets)
     chosen = _score([*models.values()], targets, score)
-    return Compared(data, pairs, models, targets, options, chosen)
+    return Compared(data, models, targets, options, chosen)
 
 
 def _kind(data: Data) -> str:
@@ -166,7 +150,7 @@ def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, s
 
 
 def paired(c: Compared) -> Compared:
-    """The samples of which all pairs are taken, with kernels if there are any."""
+    """The samples of which all pairs are taken, with the kernel if there is one."""
     one, kernel = c.first, _common_kernel(c)
     if kernel is None:
         return c
@@ -177,33 +161,18 @@ def paired(c: Compared) -> Compared:
         some = jax.tree.map(lambda x: x[rows], (c.models, c.targets, c.options))
         models, targets, options = some
         c = dataclasses.replace(c, rows=rows, models=models, targets=targets, options=options)
-    kernels = {f"given {x}": kernel_given(kernel, p) for x, p in c.models.items()}
-    return dataclasses.replace(c, kernels={"SKCE": kernel, **kernels})
+    return dataclasses.replace(c, kernel=kernel)
 
 
 def _common_kernel(c: Compared) -> Any:
-    """The default kernel of all predictions together, None if there is none."""
-    if any(one.task in ("ensembles", "quantiles") for one in c.data.values()):
-        return None
+    """The default kernel of all predictions together; None if they are of several families."""
     values = [*c.models.values()]
     kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
+    if len(kinds) > 1 or c.first.task in ("ensembles", "quantiles"):
+        return None
     with contextlib.suppress(NotImplementedError):
-        if len(kinds) == 1:
-            return default_kernel(jax.tree.map(lambda *leaves: np.concatenate(leaves), *values))
-        return TensorProduct(Constant(), default_kernel(values[0]).target)
+        return default_kernel(jax.tree.map(lambda *leaves: np.concatenate(leaves), *values))
     return None
-
-
-def kernel_given(kernel: Any, given: Distribution) -> TensorProduct:
-    """The kernel k_P k_Q k_Y, where k_Q looks at the predictions of the other model."""
-    distance = distance_of_predictions(given)
-    nearness = SquaredExponential(typical_distance(distance, given), Features(distance))
-    return TensorProduct(kernel.prediction * nearness, kernel.target)
-
-
-def predictions_given(predictions: Distribution, given: Distribution) -> Any:
-    """Predictions with those of the other model as features."""
-    return with_features(predictions, without_draws(bare(given)))
 
 
 def _adjusted(entries: Mapping[Any, Entry]) -> dict[Any, Entry]:
@@ -232,13 +201,13 @@ def _neither(pvalues: Mapping[tuple[str, str], float], verb: str) -> list[str]:
     return [f"Neither of {pairs} is seen to {verb} ({smallest})."] * bool(pvalues)
 
 
-def of_scores(c: Compared, _: Part) -> Part:
+def of_scores(c: Compared) -> Part:
     """The score of each model, and paired differences: the verdict first."""
     score, name, unit, text = c.score
     means = c.rows_of(name, score, f"{text}({{}}, targets)", unused="clusters")
     test = functools.partial(hypothesis_tests.score_difference, score=score)
     call = f"hypothesis_tests.score_difference({{}}, {{}}, targets, score={text})"
-    differences = c.rows_of(name, test, call, c.pairs, " - ")
+    differences = c.rows_of(name, test, call, c.pairs)
     order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
     significant = [x for x, p in pvalues.items() if p <= LEVEL]
     is_best, texts = sum(order[0] in x for x in significant) == len(order) - 1 > 1, []
@@ -260,23 +229,19 @@ def of_scores(c: Compared, _: Part) -> Part:
     return _part("Which has the better score?", remark, texts, means, differences)
 
 
-def calibration(c: Compared, _: Part) -> Part:
+def calibration(c: Compared) -> Part:
     """The test of each model, its SKCE, and differences of SKCEs."""
-    (test, name), kernel, text = c.test, c.kernels["SKCE"], "result.other_kernels['SKCE']"
+    (test, name), text = c.test, "result.other_kernels['SKCE']"
     call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), {text}, {{}}, targets)"
-    tests = c.rows_of(name, functools.partial(test, c.first.at(1), kernel), call)
-    interval = functools.partial(hypothesis_tests.skce_confidence_interval, kernel)
-    call = f"hypothesis_tests.skce_confidence_interval({text}, {{}}, targets)"
-    skces = c.rows_of("SKCE", interval, call)
-    skces = {  # the interval is for models that are not calibrated
-        x: entry
-        if (tests[x].pvalue or 0) <= LEVEL
-        else dataclasses.replace(entry, standard_error=None, low=None, high=None)
-        for x, entry in skces.items()
-    }
-    difference = functools.partial(hypothesis_tests.skce_difference, kernel)
+    tests = c.rows_of(name, functools.partial(test, c.first.at(1), c.kernel), call)
+    skce, call = (
+        functools.partial(estimators.skce, c.kernel),
+        f"estimators.skce({text}, {{}}, targets)",
+    )
+    skces = c.rows_of("SKCE", skce, call, unused="clusters")
+    difference = functools.partial(hypothesis_tests.skce_difference, c.kernel)
     call = f"hypothesis_tests.skce_difference({text}, {{}}, {{}}, targets).estimate"
-    differences = c.rows_of("SKCE", difference, call, c.pairs, " - ")
+    differences = c.rows_of("SKCE", difference, call, c.pairs)
     pvalues, unclear = _pvalues(tests), _pvalues(differences)
     texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
     if pvalues and not texts:
@@ -285,47 +250,9 @@ def calibration(c: Compared, _: Part) -> Part:
         better, worse = pair if differences[pair].value < 0 else pair[::-1]
         texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
     texts += _neither(unclear, "be better calibrated")
-    remark = "The SKCE of a calibrated model is zero, and has no interval. Of two models with the "
-    remark += "same error, the one with more similar predictions has the larger SKCE."
+    remark = "The SKCE of a calibrated model is zero. Of two models with the same error, the one "
+    remark += "with more similar predictions has the larger SKCE."
     return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
-
-
-def knowledge(c: Compared, before: Part) -> Part:
-    """Tests of each model given another, after those of `calibration`.
-
-    A model that is rejected by itself says nothing about others: it is wrong given anything.
-    """
-    (test, name), tests = c.test, {}
-    for pair in itertools.chain(*((x, x[::-1]) for x in c.pairs)):
-        kernel = f"given {pair[1]}"
-
-        def given(p: Any, q: Any, y: Any, kernel: Any = c.kernels[kernel], **options: Any) -> Any:
-            return test(c.first.at(3), kernel, predictions_given(p, q), y, **options)
-
-        call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 3), result.other_kernels"
-        call += f"[{kernel!r}], distributions.with_features({{}}, {{}}), targets)"
-        tests |= c.rows_of(name, given, call, [pair], " given ")
-    tests = _adjusted(tests)
-    alone = _pvalues({x.name: x for section in before.sections for x in section.entries})
-    is_right = {x: alone.get(f"{x}: {name}", 1) > LEVEL for x in c.models}
-    pvalues = {x: p for x, p in _pvalues(tests).items() if is_right[x[0]]}
-    texts, advice, knows = [], [], {x: p for x, p in pvalues.items() if p <= LEVEL}
-    unclear = [x for x in c.pairs if {x, x[::-1]} <= pvalues.keys() - knows.keys()]
-    for a, b in c.pairs:
-        if (a, b) in knows and (b, a) in knows:
-            p = p_is(max(knows.pop((a, b)), knows.pop((b, a))))
-            text = f"Each of {a} and {b} knows something that the other does not ({p})"
-            texts.append(f"{text}: combining them would help.")
-            text = f"Combine {a} and {b}, for example in a mixture; fit its weights to other data."
-            advice.append(Advice(text))
-    for (x, y), p in knows.items():
-        text = f"{y} knows something that {x} does not ({p_is(p)})"
-        texts.append(f"{text}: given the predictions of {y}, those of {x} are wrong.")
-    smallest = {x: min(pvalues[x], pvalues[x[::-1]]) for x in unclear}
-    texts += _neither(smallest, "know what the other does not")
-    remark = "If the first is calibrated, a small p means that the second knows something else."
-    part = _part("Does one know what the other does not?", remark, texts, tests)
-    return dataclasses.replace(part, advice=tuple(advice))
 
 
 @checked(targets=unchecked, weights=unchecked, clusters=unchecked, score=unchecked)
@@ -334,7 +261,6 @@ def compare(
     models: Mapping[str, Distribution | ArrayLike],
     targets: ArrayLike,
     *,
-    reference: str | None = None,
     score: Callable[..., jax.Array] | None = None,
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
@@ -342,23 +268,18 @@ def compare(
 ) -> Evaluation:
     """Which of several models of the same targets is better, and in what, in one call.
 
-    It answers three questions about two models p and q:
+    It answers two questions about each pair of models:
 
     - Which has the better *score*, and is that more than chance?
       (`hypothesis_tests.score_difference`)
     - Which is better *calibrated*? (`hypothesis_tests.skce_difference`, with one kernel for all)
-    - Does q *know something that p does not*: is p wrong given q? (`exact_skce_test` with q as
-      features of p) If that is so in both directions, a combination of both is better than each.
-      This is only asked of models p that are not rejected by themselves: a model that is not
-      calibrated is wrong given anything.
 
     The first sentence of the result is the verdict: which model has the better score, and by how
     much. p-values are adjusted by the method of Holm, separately for each question, for all models
-    or pairs. The kernel is `kernels.default_kernel` of all predictions together; if they are of
-    different families, its target kernel alone. Of more than 5000 predictions, the SKCE and the
-    tests use 5000 that are chosen at random (400 if tests would need all pairs in each redraw). For
-    ensembles, quantiles, and families without closed-form expectations there are scores
-    only.
+    or pairs. The kernel is `kernels.default_kernel` of all predictions together. Of more than 5000
+    predictions, the SKCE and the tests use 5000 that are chosen at random (400 if tests would need
+    all pairs in each redraw). For ensembles, quantiles, models of different families, and families
+    without closed-form expectations there are scores only.
 
     Args:
         key: a JAX random key.
@@ -366,7 +287,6 @@ def compare(
             n ≥ 10 distributions, or arrays of probabilities. They may be of different families if
             their targets are of one kind.
         targets: [n] or [n, d], the same for all models.
-        reference: name of the model that the others are compared with; by default all pairs.
         score: function (predictions, targets) → mean, smaller for better predictions; by default
             the first that is finite for all models of the log score, the Brier score, the CRPS, the
             energy score and the pinball loss. If there are weights it is called with them as
@@ -380,17 +300,18 @@ def compare(
 
     Returns:
         A result with the methods of that of `evaluate`. Calls of its entries contain `models`,
-        `targets`, `key`, `weights` and `clusters` as they were passed. `advice` is about
-        combinations. `figures` are the reliability diagram (of class 1 of two, or the top label) or
-        PIT histogram of each. `notes` say what p-values are adjusted for.
+        `targets`, `key`, `weights` and `clusters` as they were passed. `figures` are the
+        reliability diagram (of class 1 of two, or the top label) or PIT histogram of each. `notes`
+        say what p-values are adjusted for.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX.
         ValueError: if shapes or values are wrong; the message names the model.
 
-    Cost: for each pair n² evaluations of the kernel, and two tests of 999 redraws.
+    Cost: n² evaluations of the kernel for each model and pair, and a test of 999 redraws for each
+    model.
 
-    References: Strähl and Ziegel (2017) for cross-calibration; Holm (1979).
+    References: Holm (1979).
 
     >>> import jax, jax.numpy as jnp
     >>> import calibjax
@@ -400,18 +321,15 @@ def compare(
     >>> comparison = calibjax.compare(jax.random.key(2), models, labels)
     >>> print(comparison.sentences[0])
     sharp has a better log score than coarse: it is lower by 0.20 nats per sample ...
-    >>> print(comparison.sentences[-1])
-    sharp knows something that coarse does not (p = 0.002): given the predictions of sharp, ...
     """
-    c = compared(checked_models(key, models, targets, weights), reference, score, clusters)
-    some, parts, say = paired(c), Part(), progress or (lambda *stage: None)
-    work = [("scores", of_scores, c)]
-    if some.kernels:
-        work += [("calibration", calibration, some), ("what one model knows", knowledge, some)]
-    for number, (name, question, samples) in enumerate(work):
-        say(name, number, len(work) + 1)
-        parts |= question(samples, parts)
-    say("figures", len(work), len(work) + 1)
+    c = compared(checked_models(key, models, targets, weights), score, clusters)
+    say = progress or (lambda *stage: None)
+    say("scores", 0, 3)
+    parts, some = of_scores(c), paired(c)
+    say("calibration", 1, 3)
+    if some.kernel is not None:
+        parts |= calibration(some)
+    say("figures", 2, 3)
     notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
     if some.rows is not None:
         text = f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random, of "
@@ -426,10 +344,9 @@ def compare(
         sections=parts.sections,
         sentences=parts.remarks,
         notes=tuple(notes),
-        other_kernels=some.kernels,
+        other_kernels={} if some.kernel is None else {"SKCE": some.kernel},
         arrays={} if some.rows is None else {"rows": jax.device_put(some.rows)},
         panels=_panels(c),
-        advice=parts.advice,
     )
 
 
