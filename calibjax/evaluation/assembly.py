@@ -93,10 +93,9 @@ def evaluate(
         targets: [n] or [n, d].
         features: [n] or [n, d]; asks in addition whether the predictions are right given the
             features, which are divided by their standard deviations.
-        groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
-            overlap, truth values or weights, [n, G]; or a table (`pandas.DataFrame`) or dictionary
-            whose columns are memberships or divide the samples, and name the groups. They must not
-            depend on the targets.
+        groups: of each sample, integers or strings, [n]; or a table (`pandas.DataFrame`) or
+            dictionary of such columns, each a division of its own that names its groups. They must
+            not depend on the targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
             fits and figures are weighted. None for samples that count equally. Length scales of
             kernels and standard deviations of features are those of all samples.
@@ -106,8 +105,8 @@ def evaluate(
             before it, and the number of all parts.
 
     Returns:
-        The record, which prints as text and tables; `to_dict`, `to_json`, `figure` and `figures`
-        are its methods.
+        The record, which prints as text and tables; `to_dict`, `to_json` and `figures` are its
+        methods.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX: it is not a function of
@@ -152,7 +151,7 @@ def evaluate(
     parts = adjusted(parts)
     said, pvalues = _said(parts)
     if chosen is not None:
-        parts |= sections.kernel_errors(data, chosen, parts, pvalues)
+        parts |= sections.kernel_errors(data, chosen, pvalues)
     if said and not any(finding.text for finding in said):
         regions = where_wrong(data)
         parts |= regions
@@ -301,7 +300,7 @@ def _advice(parts: Part, said: Sequence[Finding]) -> list[Advice]:
     """What to do, the most useful first."""
     first = [record.POSSIBLE] * bool(parts.warnings)
     if not said:
-        return first or [record.NOTHING]
+        return first
     if said[0].advice is record.OTHER_CLASS:
         return [*first, record.OTHER_CLASS]
     others = [x.advice for x in said if x.advice and not (x.is_repaired and parts.advice)]

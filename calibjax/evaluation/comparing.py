@@ -134,14 +134,14 @@ def _kind(data: Data) -> str:
 def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, str, str]:
     """The score, or the first that is finite for all models."""
     known = {x[0]: (name, "") for name, x in sections.SCORES.items()}
-    likelihood, *_, squared = known
+    likelihood, *_ = known
     known[likelihood] = "log score", " nats"
     if score is not None:
         checks.function("function", "score", score)
         name = getattr(score, "__name__", "score").replace("_", " ")
         return score, *known.get(score, (name, "")), "score"
     is_whole = {sections.is_whole(p) for p in values}
-    left_out = [squared, likelihood][: len(is_whole)]  # no density is compared with a probability
+    left_out = [likelihood][: len(is_whole) - 1]  # no density is compared with a probability
     for function in (x for x in known if x not in left_out):
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             if np.isfinite([function(p, targets) for p in values]).all():
@@ -335,7 +335,7 @@ def compare(
         text = f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random, of "
         notes.append(f"{text}the rows result.arrays['rows'].")
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
-    described += c.first.task_in_words + c.first.weights_in_words
+    described += c.first.task + c.first.weights_in_words
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
     return Evaluation(
         task=c.first.task,

@@ -127,10 +127,6 @@ POSSIBLE = Advice(
 OTHER_CLASS = Advice(
     "Look up which class the probabilities are of. If it is the other one, evaluate one minus them."
 )
-NOTHING = Advice(
-    "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
-    "errors."
-)
 OTHERWISE = Advice(
     "Which recalibration repairs this was not computed; calibjax.select_recalibration compares "
     "several. The errors say what the model gets wrong: look at its features and at the family of "
@@ -368,7 +364,7 @@ def _filled(text: str, indent: str = "") -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Evaluation:
     """What `calibjax.evaluate` found.
 
@@ -391,7 +387,7 @@ class Evaluation:
         arrays: what was computed from the data on the way: "pit", [n], the values of
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],
             divided by their standard deviations.
-        panels: what `figure` draws.
+        panels: what `figures` draws.
         advice: what to do about it.
     """
 
@@ -424,7 +420,7 @@ class Evaluation:
             raise KeyError(f"{name!r}: expected one of {', '.join(map(repr, by_name))}")
         return by_name[name]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The description, what was found, what to do, a table of each section, and notes."""
         parts = [_filled(self.description), "\n".join(map(_filled, self.sentences))]
         for one in self.advice:
@@ -433,18 +429,6 @@ class Evaluation:
         parts += ["\n".join(_lines(section)) for section in self.sections]
         parts += [_filled(note) for note in self.notes]
         return "\n\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        """What notebooks show: what was found, what to do, and tables that open on demand."""
-        parts = ["<div>", environment.paragraph(self.description), f"<h4>{FOUND}</h4>"]
-        parts += map(environment.paragraph, self.sentences)
-        if self.advice:
-            parts += [f"<h4>{TO_DO}</h4>", *to_do(self.advice)]
-        for section in self.sections:
-            parts += [f"<details><summary>{escape(section.title)}</summary>"]
-            parts += [*content(section), "</details>"]
-        parts += [environment.paragraph(note, "remark") for note in self.notes]
-        return "\n".join([*parts, "</div>"])
 
     def to_dict(self) -> dict[str, Any]:
         """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings.
@@ -460,6 +444,8 @@ class Evaluation:
     def figures(self) -> dict[str, "Figure"]:
         """One matplotlib figure for each of `captions`, which pyplot does not know of.
 
+        There is none for targets that are vectors.
+
         Raises:
             ImportError: if matplotlib is not installed.
         """
@@ -469,29 +455,6 @@ class Evaluation:
     def captions(self) -> dict[str, str]:
         """What each of the `figures` shows, in words."""
         return {panel.name: panel.caption for panel in self.panels}
-
-    def figure(self) -> "Figure":
-        """All figures in one, at most three in a row.
-
-        Raises:
-            ImportError: if matplotlib is not installed.
-            ValueError: if there is none, as for targets that are vectors.
-        """
-        if not self.panels:
-            raise ValueError("figure: expected an evaluation with something to draw")
-        environment.imported("matplotlib", "calibjax draws with matplotlib", "plot")
-        from matplotlib.figure import Figure
-
-        columns = min(3, len(self.panels))
-        rows = -(-len(self.panels) // columns)
-        figure = Figure(figsize=(4.2 * columns, 4.2 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for ax, panel in zip(grid.flat, self.panels, strict=False):
-            panel.draw(ax)
-            ax.set_title(panel.name, fontsize="medium", parse_math=False)
-        for ax in list(grid.flat)[len(self.panels) :]:
-            ax.set_visible(False)
-        return figure
 
 
 def _plain(value: Any) -> Any:

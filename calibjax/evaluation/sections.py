@@ -330,34 +330,22 @@ def is_whole(predictions: Any) -> bool:
 
 
 def _binned(data: Data) -> Section:
-    """ECEs beside those of redrawn labels."""
-    notions = ("top_label", "class_wise") if data.task == "classification" else ("top_label",)
+    """The ECE beside those of redrawn labels."""
     options: Any = {"num_draws": _NUM_DRAWS, "weights": data.weights}
     samples = data.predictions, data.targets
-    test = hypothesis_tests.exact_test(data.at(4), _eces(notions), *samples, **options)
-    entries = []
-    for notion in notions:
-        call = f"estimators.ece(predictions, targets, {notion=}, "
-        call += f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
-        draws, value = test.null_samples[notion], float(test.statistic[notion])
-        more: Any = {"by_chance": chance(draws, len(notions)), "call": call}
-        entries.append(Entry(f"ECE, {notion.replace('_', ' ')}", value, **more))
-    remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
+    test: Any = hypothesis_tests.exact_test(data.at(4), _ece, *samples, **options)
+    call = f"estimators.ece(predictions, targets, binning=estimators.UniformBins({NUM_BINS})"
+    more: Any = {"by_chance": chance(test.null_samples), "call": f"{call}{data.and_weights})"}
+    entry = Entry("ECE, top label", float(test.statistic), **more)
+    remark = f"Expected calibration error in {NUM_BINS} bins (low, high] of equal width. It is "
     remark += f"biased upwards: a calibrated model has the range on the right ({_NUM_DRAWS} "
     remark += "redraws of the labels)."
-    return Section("Expected calibration errors", tuple(entries), remark, is_detail=True)
+    return Section("Expected calibration error", (entry,), remark, is_detail=True)
 
 
-@functools.cache  # one statistic, which JAX compiles once
-def _eces(notions: tuple[Any, ...]) -> Callable[..., dict[str, jax.Array]]:
-    """ECEs by notion, a statistic of redrawn labels."""
-
-    def statistic(predictions: Any, targets: Any, weights: Any = None) -> dict[str, jax.Array]:
-        options = {"binning": UniformBins(NUM_BINS), "weights": weights}
-        ece = functools.partial(inner(estimators.ece), predictions, targets, **options)
-        return {notion: ece(notion=notion) for notion in notions}
-
-    return statistic
+def _ece(predictions: Any, targets: Any, weights: Any = None) -> jax.Array:
+    options: Any = {"binning": UniformBins(NUM_BINS), "weights": weights}
+    return inner(estimators.ece)(predictions, targets, **options)
 
 
 def main_panel(data: Data, predictions: Any = None, when: str = "") -> Panel | None:
@@ -393,12 +381,6 @@ SCORES: dict[str, tuple[Callable[..., jax.Array], str, tuple[str, ...], str]] = 
     "CRPS": (scores.crps, "crps", ("regression", "ensembles"), _UNIT),
     "energy score": (scores.energy_score, "values", ("ensembles",), _UNIT),
     "pinball loss": (scores.pinball_loss, "values", ("quantiles",), _UNIT),
-    "mean squared error": (
-        scores.mean_squared_error,
-        "mean",
-        (*_NUMBERS, "ensembles"),
-        "in the squared unit of the targets",
-    ),
 }
 
 
@@ -605,37 +587,21 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     return Part((section,), (finding,), tests, other_kernels={"features": kernel})
 
 
-def kernel_errors(data: Data, chosen: Choice, parts: Part, pvalues: Mapping[str, float]) -> Part:
-    """SKCEs, with intervals where the test rejects: they do not hold for calibrated models."""
-    predictions, text, others, entries = chosen.predictions, chosen.text, {}, []
-    test = parts.tests.get(("members", "calibration"))
-    if test is not None:
-        part: Any = test.components and test.components.unbiased
-        call = "result.tests['calibration'].components.unbiased.statistic"
-        skce, more = float(part.statistic), {"by_chance": chance(part.null_samples), "call": call}
-        entries.append(Entry("SKCE, all targets", skce, **more))
-    elif data.size**2 <= PAIRS:
-        others["SKCE"] = chosen.kernel
-        classes = "classes" if data.is_of_classes else "targets"
-        asked = [(f"SKCE, all {classes}", "SKCE", "all errors together", predictions, text)]
-        if "features" in parts.other_kernels:
-            text = _WITH_FEATURES.format(text)
-            predictions = distributions.with_features(predictions, data.features)
-            name = "features", "all errors given the features", predictions, text
-            asked.append(("SKCE given the features", *name))
-        for title, name, of_test, predictions, text in asked:
-            is_rejected = pvalues[of_test] <= LEVEL
-            function = hypothesis_tests.skce_confidence_interval if is_rejected else estimators.skce
-            where = "hypothesis_tests" if is_rejected else "estimators"
-            call = f"{where}.{function.__name__}(result.other_kernels[{name!r}], {text}, targets"
-            kernel = (parts.other_kernels | others)[name]
-            samples = kernel, predictions, data.targets
-            compute = functools.partial(function, *samples, weights=data.weights)
-            entries.append(measured(title, compute, f"{call}{data.and_weights})"))
-    remark = "The squared kernel calibration error is zero for a calibrated model. Intervals are "
+def kernel_errors(data: Data, chosen: Choice, pvalues: Mapping[str, float]) -> Part:
+    """The SKCE, with an interval where the test rejects: it does not hold for calibrated models."""
+    if is_ensemble(chosen.predictions) or data.size**2 > PAIRS:
+        return Part()
+    is_rejected = pvalues["all errors together"] <= LEVEL
+    function = hypothesis_tests.skce_confidence_interval if is_rejected else estimators.skce
+    call = f"{'hypothesis_tests' if is_rejected else 'estimators'}.{function.__name__}"
+    call += f"(result.other_kernels['SKCE'], {chosen.text}, targets{data.and_weights})"
+    samples = chosen.kernel, chosen.predictions, data.targets
+    compute = functools.partial(function, *samples, weights=data.weights)
+    entry = measured(f"SKCE, all {'classes' if data.is_of_classes else 'targets'}", compute, call)
+    remark = "The squared kernel calibration error is zero for a calibrated model. The interval is "
     remark += "for models that are not calibrated, and left out where no test rejects."
-    section = Section("Kernel calibration errors", tuple(entries), remark, is_detail=True)
-    return Part((section,) * bool(entries), other_kernels=others)
+    section = Section("Kernel calibration error", (entry,), remark, is_detail=True)
+    return Part((section,), other_kernels={"SKCE": chosen.kernel})
 
 
 def wrong_way(data: Data) -> list[Finding]:

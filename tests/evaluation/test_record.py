@@ -47,7 +47,7 @@ FILE = pathlib.Path(__file__).with_name("record.txt")
 
 def page():
     """How the record, and results of tests, are shown."""
-    shown = str(RECORD), RECORD.to_json(), RECORD._repr_html_(), TEST._repr_html_()
+    shown = str(RECORD), RECORD.to_json(), TEST._repr_html_()
     return "\n\n----\n\n".join([*shown, SEVERAL._repr_html_()])
 
 
@@ -82,11 +82,6 @@ def test_figures():
     assert list(figures) == list(RECORD.captions) == list("abcd")
     assert RECORD.captions["b"] == "shows b"
     assert all(len(figure.axes) == 1 for figure in figures.values())
-    axes = RECORD.figure().axes
-    assert [ax.get_title() for ax in axes if ax.get_visible()] == list("abcd")
-    assert len(axes) == 6
-    with pytest.raises(ValueError, match="^figure: expected"):
-        dataclasses.replace(RECORD, panels=()).figure()
 
 
 if __name__ == "__main__":
