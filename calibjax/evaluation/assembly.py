@@ -74,8 +74,8 @@ def evaluate(
       than predicted. Their p-values are adjusted for all of them, and only for them, because the
       search follows a rejection at 5 %.
     - Where a test rejects and one of two classes is less frequent where its probability is higher
-      (area under the ROC curve below one half, p ≤ 1 %), the first sentence asks whether the
-      probabilities are those of the other class.
+      (area under the ROC curve below one half, p ≤ 1 %), the first sentence says that the
+      probabilities may be those of the other class.
     - An *interval* of the SKCE is computed where the test rejects: it does not hold for calibrated
       models.
     - *Quantiles* whose levels differ between the samples have the mean and the spread of their PIT
@@ -243,22 +243,15 @@ def _sentences(
             return [f"Miscalibrated: {warnings[0]}", rest, *extra]
         first = f"No miscalibration was found in {size} predictions ({smallest})."
         return [first, "This does not show that the model is calibrated.", *extra]
-    verdict = f"Miscalibrated: {_joined(said[0].word, '. ', _capital(said[0].text))}"
+    verdict = f"Miscalibrated: {said[0].word}. {_capital(said[0].text)}."
     if not said[0].text:
         p = p_is(pvalues[said[0].entry])
         verdict = f"Miscalibrated ({p}), but no single error explains it."
-    others = [_joined(_capital(x.word), ": ", x.text) for x in said[1:] if x.text]
+    others = [f"{_capital(x.word)}: {x.text}." for x in said[1:] if x.text]
     more = len(others) - _MOST + 1
     if more > 1:
         others = [*others[: _MOST - 1], f"{more} more errors were found, see the tables."]
     return [verdict, *warnings, *others, *parts.remarks, *extra]
-
-
-def _joined(word: str, separator: str, text: str) -> str:
-    """What is wrong, and the numbers, as a sentence or two."""
-    if text[:3].lower() == "by ":
-        separator, text = ", ", f"by {text[3:]}"
-    return f"{word}{separator}{text}{'' if text.endswith('?') else '.'}"
 
 
 def _not_found(parts: Part, pvalues: Mapping[str, float]) -> Iterator[str]:

@@ -18,11 +18,10 @@ from calibjax.distributions.base import Distribution
 from calibjax.evaluation import sections
 from calibjax.evaluation.assembly import Progress
 from calibjax.evaluation.data import LEVEL, Data, checked_data, measured
-from calibjax.evaluation.record import Entry, Evaluation, Panel, Part, Section, p_is, with_ends
+from calibjax.evaluation.record import Entry, Evaluation, Part, Section, p_is, with_ends
 from calibjax.hypothesis_tests.ensembles import clusters_of
-from calibjax.kernels import default_kernel
-
-_MOST = 5000  # predictions of which all pairs are taken
+from calibjax.kernels import TensorProduct, default_kernel
+from calibjax.kernels.defaults import affordable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +34,6 @@ class Compared:
         targets: the same for all.
         options: weights and clusters, as far as there are any.
         score: the function, what it is called, its unit, and its expression.
-        rows: those that are in models, targets and options, [n'], or None for all.
-        kernel: of `paired`, or None.
     """
 
     data: dict[str, Data]
@@ -44,13 +41,6 @@ class Compared:
     targets: Any
     options: dict[str, Any]
     score: tuple[Callable[..., Any], str, str, str]
-    rows: np.ndarray | None = None
-    kernel: Any = None
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Names of the models that are compared."""
-        return [*itertools.combinations(self.data, 2)]
 
     @property
     def first(self) -> Data:
@@ -58,12 +48,7 @@ class Compared:
         return next(iter(self.data.values()))
 
     def rows_of(
-        self,
-        what: str,
-        function: Callable[..., Any],
-        call: str,
-        models: Any = None,
-        unused: str = "",
+        self, what: str, function: Callable[..., Any], call: str, unused: str = ""
     ) -> dict[Any, Entry]:
         """A function of each model or of pairs, with p-values adjusted for all of these.
 
@@ -71,18 +56,18 @@ class Compared:
             what: is computed.
             function: of the predictions, the targets and the options.
             call: its expression, with a gap for the name of each of these.
-            models: pairs of names; None for single models.
             unused: the name of an option that the function does not have.
         """
         entries, options = {}, {x: value for x, value in self.options.items() if x != unused}
+        count = call.count("{}")
         call = call.replace(", targets", ", targets" + "".join(f", {x}={x}" for x in options))
-        for x in models or self.models:
-            both, text = (x,) if isinstance(x, str) else x, call
-            arguments = *(self.models[name] for name in both), self.targets
-            for name in both:  # which may have braces
-                text = text.replace("{}", f"models[{name!r}]", 1)
-            compute = functools.partial(function, *arguments, **options)
-            entries[x] = measured(f"{' - '.join(both)}: {what}", compute, text)
+        for names in itertools.combinations(self.models, count):
+            arguments, text = [self.models[x] for x in names], call
+            for x in names:  # which may have braces
+                text = text.replace("{}", f"models[{x!r}]", 1)
+            compute = functools.partial(function, *arguments, self.targets, **options)
+            entry = measured(f"{' - '.join(names)}: {what}", compute, text)
+            entries[names if count > 1 else names[0]] = entry
         return _adjusted(entries)
 
     @property
@@ -104,10 +89,10 @@ def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> d
             data[name] = checked_data(key, predictions, targets, None, None, weights)
         except (TypeError, ValueError) as error:
             raise type(error)(f"models[{name!r}]: {error}") from error
-        first, *_ = data
-        if (kind := _kind(data[name])) != (expected := _kind(data[first])):
-            as_first = f"predictions of {expected}, as models[{first!r}]"
-            raise ValueError(f"models[{name!r}]: expected {as_first}, got {kind}")
+    levels = {x: getattr(one.predictions, "levels", ()) for x, one in data.items()}
+    if len({(one.is_of_classes, np.asarray(levels[x]).tobytes()) for x, one in data.items()}) > 1:
+        expected = "predictions of classes, of numbers, or quantiles of the same levels"
+        raise ValueError(f"models: expected {expected} by all models, got a mixture of these")
     return data
 
 
@@ -122,13 +107,6 @@ def compared(data: dict[str, Data], score: Any, clusters: Any) -> Compared:
     targets = one.known(one.targets)
     chosen = _score([*models.values()], targets, score)
     return Compared(data, models, targets, options, chosen)
-
-
-def _kind(data: Data) -> str:
-    """What is predicted, by which models can be compared."""
-    if data.is_of_classes:
-        return f"{data.predictions.class_probs.shape[1]} classes"
-    return "quantiles" if data.task == "quantiles" else "numbers"
 
 
 def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, str, str]:
@@ -149,30 +127,19 @@ def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, s
     raise ValueError("score: expected a function, since no score is finite for all models")
 
 
-def paired(c: Compared) -> Compared:
-    """The samples of which all pairs are taken, with the kernel if there is one."""
-    one, kernel = c.first, _common_kernel(c)
-    if kernel is None:
-        return c
-    most = _MOST if sections.has_features(kernel, one) else sections.FEW
-    if one.size > most:
-        order = np.asarray(jax.random.permutation(one.at(0), one.size))
-        rows = np.sort(order[one.shares[order] > 0][:most])
-        some = jax.tree.map(lambda x: x[rows], (c.models, c.targets, c.options))
-        models, targets, options = some
-        c = dataclasses.replace(c, rows=rows, models=models, targets=targets, options=options)
-    return dataclasses.replace(c, kernel=kernel)
-
-
-def _common_kernel(c: Compared) -> Any:
-    """The default kernel of all predictions together; None if they are of several families."""
-    values = [*c.models.values()]
+def common_kernels(c: Compared) -> dict[str, Any]:
+    """The default kernel of all predictions together, and that of tests; none for scores only."""
+    one, values = c.first, [*c.models.values()]
     kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
-    if len(kinds) > 1 or c.first.task in ("ensembles", "quantiles"):
-        return None
+    if len(kinds) > 1 or one.task in ("ensembles", "quantiles") or one.size**2 > sections.PAIRS:
+        return {}
+    together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
     with contextlib.suppress(NotImplementedError):
-        return default_kernel(jax.tree.map(lambda *leaves: np.concatenate(leaves), *values))
-    return None
+        kernel = default_kernel(together)
+        if sections.has_features(kernel, one) or one.size <= sections.FEW:
+            tested = TensorProduct(affordable(kernel.prediction, together), kernel.target)
+            return {"SKCE": kernel, "exact test": tested}
+    return {}
 
 
 def _adjusted(entries: Mapping[Any, Entry]) -> dict[Any, Entry]:
@@ -194,20 +161,13 @@ def _part(title: str, remark: str, texts: list[str], *entries: Mapping[Any, Entr
     return Part((Section(title, rows, remark),), remarks=tuple(texts))
 
 
-def _neither(pvalues: Mapping[tuple[str, str], float], verb: str) -> list[str]:
-    """That no difference is significant in pairs of models, in one sentence."""
-    pairs = ", nor of ".join(" and ".join(pair) for pair in pvalues)
-    smallest = "smallest " * (len(pvalues) > 1) + p_is(min(pvalues.values(), default=1.0))
-    return [f"Neither of {pairs} is seen to {verb} ({smallest})."] * bool(pvalues)
-
-
 def of_scores(c: Compared) -> Part:
     """The score of each model, and paired differences: the verdict first."""
     score, name, unit, text = c.score
-    means = c.rows_of(name, score, f"{text}({{}}, targets)", unused="clusters")
+    means = c.rows_of(name, score, f"{text}({{}}, targets)", "clusters")
     test = functools.partial(hypothesis_tests.score_difference, score=score)
     call = f"hypothesis_tests.score_difference({{}}, {{}}, targets, score={text})"
-    differences = c.rows_of(name, test, call, c.pairs)
+    differences = c.rows_of(name, test, call)
     order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
     significant = [x for x, p in pvalues.items() if p <= LEVEL]
     is_best, texts = sum(order[0] in x for x in significant) == len(order) - 1 > 1, []
@@ -223,33 +183,32 @@ def of_scores(c: Compared) -> Part:
         text = f"{better} {has} better {name} than {worse}: {lower}"
         if is_best and not texts:
             text = f"{better} has the best {name}: {lower} than that of {worse}, the next best"
-        texts.append(f"{text} (95 % interval {low} to {high}; {p_is(pvalues.pop(pair))}).")
-    texts += _neither(pvalues, f"have the better {name}")
+        texts.append(f"{text} (95 % interval {low} to {high}; {p_is(pvalues[pair])}).")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
     return _part("Which has the better score?", remark, texts, means, differences)
 
 
-def calibration(c: Compared) -> Part:
+def calibration(c: Compared, kernels: Mapping[str, Any]) -> Part:
     """The test of each model, its SKCE, and differences of SKCEs."""
-    (test, name), text = c.test, "result.other_kernels['SKCE']"
+    (test, name), text = c.test, "result.other_kernels['exact test']"
     call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), {text}, {{}}, targets)"
-    tests = c.rows_of(name, functools.partial(test, c.first.at(1), c.kernel), call)
-    skce, call = (
-        functools.partial(estimators.skce, c.kernel),
-        f"estimators.skce({text}, {{}}, targets)",
-    )
-    skces = c.rows_of("SKCE", skce, call, unused="clusters")
-    difference = functools.partial(hypothesis_tests.skce_difference, c.kernel)
+    tests = c.rows_of(name, functools.partial(test, c.first.at(1), kernels["exact test"]), call)
+    kernel, text = kernels["SKCE"], "result.other_kernels['SKCE']"
+    skce = functools.partial(estimators.skce, kernel)
+    skces = c.rows_of("SKCE", skce, f"estimators.skce({text}, {{}}, targets)", "clusters")
+    difference = functools.partial(hypothesis_tests.skce_difference, kernel)
     call = f"hypothesis_tests.skce_difference({text}, {{}}, {{}}, targets).estimate"
-    differences = c.rows_of("SKCE", difference, call, c.pairs)
-    pvalues, unclear = _pvalues(tests), _pvalues(differences)
+    differences = c.rows_of("SKCE", difference, call)
+    pvalues, of_pairs = _pvalues(tests), _pvalues(differences)
     texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
     if pvalues and not texts:
         texts = [f"No miscalibration was found (smallest {p_is(min(pvalues.values()))})."]
-    for pair in [x for x, p in unclear.items() if p <= LEVEL]:
+    for pair in [x for x, p in of_pairs.items() if p <= LEVEL]:
         better, worse = pair if differences[pair].value < 0 else pair[::-1]
-        texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
-    texts += _neither(unclear, "be better calibrated")
+        texts.append(f"{better} is better calibrated than {worse} ({p_is(of_pairs[pair])}).")
+    smallest = min(of_pairs.values(), default=0.0)
+    if smallest > LEVEL:
+        texts.append(f"No difference in calibration was found (smallest {p_is(smallest)}).")
     remark = "The SKCE of a calibrated model is zero. Of two models with the same error, the one "
     remark += "with more similar predictions has the larger SKCE."
     return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
@@ -276,10 +235,10 @@ def compare(
 
     The first sentence of the result is the verdict: which model has the better score, and by how
     much. p-values are adjusted by the method of Holm, separately for each question, for all models
-    or pairs. The kernel is `kernels.default_kernel` of all predictions together. Of more than 5000
-    predictions, the SKCE and the tests use 5000 that are chosen at random (400 if tests would need
-    all pairs in each redraw). For ensembles, quantiles, models of different families, and families
-    without closed-form expectations there are scores only.
+    or pairs. The kernel is `kernels.default_kernel` of all predictions together, for tests of many
+    predictions with 100 landmarks. There are scores only for ensembles, quantiles, models of
+    different families, families without closed-form expectations, more than 4 · 10⁴ predictions,
+    and more than 400 if tests would need all pairs in each redraw, as for vectors.
 
     Args:
         key: a JAX random key.
@@ -291,18 +250,15 @@ def compare(
             the first that is finite for all models of the log score, the Brier score, the CRPS, the
             energy score and the pinball loss. If there are weights it is called with them as
             `weights=`, too.
-        weights: w ≥ 0 of the samples, [n], as in `evaluate`: all means, tests and figures are
-            weighted.
+        weights: w ≥ 0 of the samples, [n], as in `evaluate`: all means and tests are weighted.
         clusters: for dependent samples, integers that are equal within clusters, at least 10
-            different ones, [n]. Standard errors and tests are then those of clusters; bands of
-            figures are not.
+            different ones, [n]. Standard errors and tests are then those of clusters.
         progress: as in `evaluate`.
 
     Returns:
         A result with the methods of that of `evaluate`. Calls of its entries contain `models`,
-        `targets`, `key`, `weights` and `clusters` as they were passed. `figures` are the
-        reliability diagram (of class 1 of two, or the top label) or PIT histogram of each. `notes`
-        say what p-values are adjusted for.
+        `targets`, `key`, `weights` and `clusters` as they were passed. `notes` say what
+        p-values are adjusted for. There are no `figures`: `evaluate` draws them for one model.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX.
@@ -324,16 +280,12 @@ def compare(
     """
     c = compared(checked_models(key, models, targets, weights), score, clusters)
     say = progress or (lambda *stage: None)
-    say("scores", 0, 3)
-    parts, some = of_scores(c), paired(c)
-    say("calibration", 1, 3)
-    if some.kernel is not None:
-        parts |= calibration(some)
-    say("figures", 2, 3)
-    notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
-    if some.rows is not None:
-        text = f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random, of "
-        notes.append(f"{text}the rows result.arrays['rows'].")
+    say("scores", 0, 2)
+    parts, kernels = of_scores(c), common_kernels(c)
+    say("calibration", 1, 2)
+    if kernels:
+        parts |= calibration(c, kernels)
+    note = "p-values are adjusted for the number of models or pairs, each question separately."
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
     described += c.first.task + c.first.weights_in_words
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
@@ -343,18 +295,6 @@ def compare(
         description=f"{described}.",
         sections=parts.sections,
         sentences=parts.remarks,
-        notes=tuple(notes),
-        other_kernels={} if some.kernel is None else {"SKCE": some.kernel},
-        arrays={} if some.rows is None else {"rows": jax.device_put(some.rows)},
-        panels=_panels(c),
+        notes=(note,),
+        other_kernels=kernels,
     )
-
-
-def _panels(c: Compared) -> tuple[Panel, ...]:
-    """The reliability diagram of classes, or the PIT histogram of numbers, of each model."""
-    more, panels = " This holds for independent samples: clusters scatter more.", []
-    for name, data in c.data.items():
-        if panel := sections.main_panel(data):
-            caption = f"{name}: {panel.caption}{more * ('clusters' in c.options)}"
-            panels.append(panel._replace(name=f"{name}, {panel.name}", caption=caption))
-    return tuple(panels)

@@ -168,9 +168,6 @@ class Data:
     def described(self) -> str:
         """What was evaluated, in words."""
         text = f"{self.size} predictions, {type(self.predictions).__name__}: {self.task}"
-        num_features = 0 if self.features is None else self.features.shape[1]
-        for number, what in ((len(self.group_names), "group"), (num_features, "feature")):
-            text += f", {number} {what}{'s' * (number > 1)}" * bool(number)
         read = f"; the array of predictions was read as {self.read_as}" * bool(self.read_as)
         return f"{text}{self.weights_in_words}{read}."
 

@@ -259,9 +259,6 @@ def content(section: Section) -> Iterator[str]:
     label = escape(section.title, quote=True)
     yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
     header, *rows = _cells(section)
-    for row, entry in zip(rows, section.entries, strict=True):
-        row[:] = ["none" if cell == "nan" else cell for cell in row]
-        row[0] += f" ({entry.note})" * bool(entry.note)
     if rows:
         yield from environment.table(header, rows)
     yield "</div>"
@@ -285,9 +282,6 @@ def _lines(section: Section) -> list[str]:
     for first, *others in cells if section.entries else ():
         numbers = (x.rjust(width) for x, width in zip(others, widths[1:], strict=True))
         lines.append((_INDENT + _INDENT.join([first.ljust(widths[0]), *numbers])).rstrip())
-    for entry in section.entries:
-        if math.isnan(entry.value) and entry.note:
-            lines.append(_filled(f"{entry.name}: {entry.note}", _INDENT))
     if section.remark:
         lines.append(_filled(section.remark, _INDENT))
     return lines
@@ -306,7 +300,8 @@ def row_of(entry: Entry) -> tuple[str, ...]:
     others = others[len(own) :]
     interval, range_ = (" to ".join(x) for x in (others[: len(ends)], others[len(ends) :]))
     p = "" if entry.pvalue is None else number(entry.pvalue, 2)
-    return entry.name, value, *expected, interval, range_, p
+    name = entry.name + f" ({entry.note})" * bool(entry.note)
+    return name, value, *expected, interval, range_, p
 
 
 def numbers(*values: float, error: float = 0) -> list[str]:
@@ -339,11 +334,6 @@ def with_ends(value: float, low: float, high: float) -> list[str]:
 def p_is(value: float) -> str:
     """A p-value."""
     return f"p = {value:.2g}"
-
-
-def percent(share: float) -> str:
-    """A share."""
-    return f"{100 * share + 0.0:.1f} %".replace(".0 %", " %").replace("-0 %", "0 %")
 
 
 def percents(one: float, other: float) -> tuple[str, str]:
@@ -415,10 +405,7 @@ class Evaluation:
         Raises:
             KeyError: if there is none.
         """
-        by_name = {entry.name: entry for entry in self.entries}
-        if name not in by_name:
-            raise KeyError(f"{name!r}: expected one of {', '.join(map(repr, by_name))}")
-        return by_name[name]
+        return {entry.name: entry for entry in self.entries}[name]
 
     def __repr__(self) -> str:
         """The description, what was found, what to do, a table of each section, and notes."""

@@ -17,7 +17,7 @@ from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation import record
 from calibjax.evaluation.data import LEVEL, Data, scatter_of
-from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percent, percents
+from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percents
 
 NUM_CELLS = 10  # into which ranks and probabilities are cut
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
@@ -267,8 +267,8 @@ def _of_targets(data: Data, predictions: Any) -> View:
     cuts = np.asarray(data.known(draws.values), float)
     cuts = np.unique(np.quantile(cuts, levels, method="inverted_cdf"))
     below = data.known(_below(predictions, jnp.asarray(cuts))).astype(float)
-    is_whole = data.task == "counts"
-    called = lambda low, high: f"targets {_around(low, high, is_whole)}"  # noqa: E731
+    words = _counts if data.task == "counts" else _between
+    called = lambda low, high: f"targets {words(low, high)}"  # noqa: E731
     events, everywhere = Cuts(cuts, "targets", called), Cuts(np.zeros(0), "", called, [(0, 1)])
     levels = np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], 1)
     probs, redrawn = np.clip(np.diff(levels, axis=1), 0, 1), _by_levels(below)
@@ -281,7 +281,7 @@ _below = jax.jit(lambda predictions, cuts: jax.vmap(lambda p: jax.vmap(p.cdf)(cu
 
 def _of_ranks(data: Data, edges: np.ndarray, means: Any, name: str, call: str) -> Iterator[View]:
     """Ranks of targets within the predictions, of all and in thirds by the means."""
-    called = lambda low, high: f"targets {_quantiles(low, high)}"  # noqa: E731
+    called = lambda low, high: f"targets {_between(low, high, _quantile)}"  # noqa: E731
     events = Cuts(edges, "result.arrays['pit']", called)
     cells = events.cells(data.known(data.pit).astype(float))
     probs = np.diff(np.concatenate([[0], edges, [1]]))[None]
@@ -300,26 +300,20 @@ def _by_levels(levels: np.ndarray) -> Cells:
     return lambda uniform: np.searchsorted(joined, uniform + 2 * rows) - count * rows
 
 
-def _between(low: float, high: float) -> str:
+def _between(low: float, high: float, shown: Callable[[float], str] = number) -> str:
     """A range in words, one end of which may be infinite."""
     if math.isinf(low):
-        return f"at most {number(high)}"
-    return f"above {number(low)}" + ("" if math.isinf(high) else f" and at most {number(high)}")
+        return f"at most {shown(high)}"
+    return f"above {shown(low)}" if math.isinf(high) else f"between {shown(low)} and {shown(high)}"
 
 
-def _around(low: float, high: float, is_whole: bool) -> str:
-    """A range of targets, those above the lower end up to the upper one."""
+def _counts(low: float, high: float) -> str:
+    """A range of whole numbers above the lower end up to the upper one."""
     if math.isinf(low) or math.isinf(high):
         return _between(low, high)
-    if is_whole:
-        return f"from {low + 1:.0f} to {high:.0f}" if high - low > 1 else f"of {high:.0f}"
-    return f"between {number(low)} and {number(high)}"
+    return f"from {low + 1:.0f} to {high:.0f}" if high - low > 1 else f"of {high:.0f}"
 
 
-def _quantiles(low: float, high: float) -> str:
-    """A range of ranks in words."""
-    if math.isinf(low):
-        return f"up to the predicted {percent(high)} quantile"
-    if math.isinf(high):
-        return f"above the predicted {percent(low)} quantile"
-    return f"between the predicted {percent(low)} and {percent(high)} quantiles"
+def _quantile(level: float) -> str:
+    """What a quantile is called."""
+    return f"the predicted {100 * level:.4g} % quantile"

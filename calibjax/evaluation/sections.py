@@ -286,7 +286,7 @@ def _moment_columns(data: Data, predictions: Any, is_ranks: bool) -> Iterator[Co
     advice = record.OTHER_COUNTS if data.task == "counts" else record.SCALING
     for i in range(d):
         where, values, name = "", "targets", "mean of the targets"
-        text = "by {size} on average"
+        text = "the mean difference is {size}"
         if data.task == "multivariate":
             where, values = f" in coordinate {i}", f"targets[:, {i}]"
             name = f"mean of coordinate {i}"
@@ -397,9 +397,7 @@ def proper_scores(data: Data) -> Part:
     warnings = ()
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
         count = int(data.known(_are_impossible(predictions, data.targets)).sum())
-        is_discrete = data.is_of_classes or data.task == "counts"
-        what = "probability" if is_discrete else "probability density"
-        text = f"{count} of {data.size} samples had a predicted {what} of 0 for what happened"
+        text = f"{count} of {data.size} samples had a predicted probability of 0 for what happened"
         warnings = (text,) * bool(count)
     remark = "Smaller is better. A proper score mixes calibration with sharpness: a better score "
     remark += "alone does not mean better calibration."
@@ -424,11 +422,9 @@ def temperature(data: Data) -> Part:
     interval = functools.partial(recalibration.temperature_interval, *samples, **weights)
     call = f"predictions, targets{data.and_weights})"
     fitted = measured("temperature", interval, f"recalibration.temperature_interval({call}")
-    if fitted.note:
-        return told(f"The temperature {fitted.note}.")
-    if not np.isfinite([fitted.value, fitted.standard_error or 0]).all():
-        text = "No temperature changes these predictions: they are all 0 or 1, give all classes "
-        return told(f"{text}the same probability, or are uniform distributions.")
+    if fitted.note or not np.isfinite([fitted.value, fitted.standard_error or 0]).all():
+        reason = fitted.note or "does not exist: predictions are all certain or uniform"
+        return told(f"The temperature {reason}.")
     methods = {"temperature": recalibration.TemperatureScaling()}
     gains = functools.partial(recalibration.recalibration_gain, data.at(2), methods)
     call = f"{{'temperature': recalibration.TemperatureScaling()}}, {call}['temperature']"
@@ -540,7 +536,7 @@ def all_errors(data: Data, chosen: Choice) -> Part:
     """The exact test of all errors together."""
     groups, kernel, predictions, text = chosen
     samples, title = (predictions, data.targets), "all errors together"
-    note, others = "redrawn are the targets, independently given the predictions", {}
+    others = {}
     if groups:
         test, entry = _exact(data, title, groups, "result.kernels", samples, text)
         how = f"A soft maximum of {len(jax.tree.leaves(test.adjusted_pvalue))} kernels in "
@@ -553,10 +549,7 @@ def all_errors(data: Data, chosen: Choice) -> Part:
     if predictions is not data.predictions:
         how += " Expectations have no closed form, or none that is fast enough: the SKCE and its "
         how += f"test are those of ensembles of {predictions.values.shape[1]} draws."
-    if is_ensemble(predictions):
-        note = "redrawn is which of the members and the target is the target"
-    entries = (dataclasses.replace(entry, note=note),)
-    section = Section("Is the model calibrated?", entries, how, test="calibration")
+    section = Section("Is the model calibrated?", (entry,), how, test="calibration")
     tests = {("members" if is_ensemble(predictions) else "targets", "calibration"): test}
     finding = Finding(title, "not calibrated", "", is_last=True)
     return Part((section,), (finding,), tests, groups, others)
@@ -621,6 +614,6 @@ def wrong_way(data: Data) -> list[Finding]:
     if area >= 0.5 or pvalue > _WRONG_WAY:
         return []
     text = f"{data.class_called(1)} is less frequent where its predicted probability is higher "
-    text += f"(area under the ROC curve {area:.2f}, {record.p_is(pvalue)}); is it the probability "
-    text += "of the other class?"
+    text += f"(area under the ROC curve {area:.2f}, {record.p_is(pvalue)}); it may be the "
+    text += "probability of the other class"
     return [Finding("", "the predictions go the wrong way", text, advice=record.OTHER_CLASS)]

@@ -85,7 +85,7 @@ def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
         assert (entry.value, entry.expected) == (pytest.approx(pit.mean()), pytest.approx(0.5))
         error = pit.std(ddof=1) / np.sqrt(20)
         assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
-    assert quantiles.description == "40 predictions, Quantiles: quantiles, 2 groups."
+    assert quantiles.description == "40 predictions, Quantiles: quantiles."
 
 
 def test_levels_that_differ_between_samples():
@@ -105,7 +105,7 @@ def test_every_number_by_the_call_it_names(task, weights):
     more = {"features": FEATURES, "groups": GROUPS, "weights": weights}
     evaluation = calibjax.evaluate(KEY, *data, **more)
     assert evaluation.task == json.loads(evaluation.to_json())["task"] == task
-    told = f"40 predictions, {type(data[0]).__name__}: {task}, 2 groups, 2 features"
+    told = f"40 predictions, {type(data[0]).__name__}: {task}"
     assert evaluation.description.startswith(told)
     assert ("with weights (effectively" in evaluation.description) == (weights is not None)
     _refuse_other_numbers(evaluation, *data, weights)
