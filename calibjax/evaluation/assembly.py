@@ -141,7 +141,6 @@ def evaluate(
         "temperature": lambda: sections.temperature(data),
     }
     left_out = {"features": data.features is None, "all errors together": chosen is None}
-    left_out["temperature"] = data.task in ("quantiles", "ensembles")
     names = [x for x in work if not left_out.get(x)]
     parts, say = Part(), progress or (lambda *stage: None)
     for number, name in enumerate(names):

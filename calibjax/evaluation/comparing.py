@@ -70,13 +70,6 @@ class Compared:
             entries[names if count > 1 else names[0]] = entry
         return _adjusted(entries)
 
-    @property
-    def test(self) -> tuple[Callable[..., Any], str]:
-        """The test of one model, and what its p-values are called."""
-        if "clusters" in self.options:
-            return hypothesis_tests.cluster_skce_test, "p-value"
-        return hypothesis_tests.exact_skce_test, "exact p-value"
-
 
 def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> dict[str, Data]:
     """The data of each model."""
@@ -190,9 +183,14 @@ def of_scores(c: Compared) -> Part:
 
 def calibration(c: Compared, kernels: Mapping[str, Any]) -> Part:
     """The test of each model, its SKCE, and differences of SKCEs."""
-    (test, name), text = c.test, "result.other_kernels['exact test']"
+    test: Any = hypothesis_tests.exact_skce_test
+    if "clusters" in c.options:
+        test = hypothesis_tests.cluster_skce_test
+    text = "result.other_kernels['exact test']"
     call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), {text}, {{}}, targets)"
-    tests = c.rows_of(name, functools.partial(test, c.first.at(1), kernels["exact test"]), call)
+    tests = c.rows_of(
+        "p-value", functools.partial(test, c.first.at(1), kernels["exact test"]), call
+    )
     kernel, text = kernels["SKCE"], "result.other_kernels['SKCE']"
     skce = functools.partial(estimators.skce, kernel)
     skces = c.rows_of("SKCE", skce, f"estimators.skce({text}, {{}}, targets)", "clusters")

@@ -1,6 +1,5 @@
 """What is evaluated: checked data, the task, and what a part of the evaluation says."""
 
-import contextlib
 import dataclasses
 import math
 import re
@@ -107,11 +106,6 @@ class Data:
         """What a class is called: by its name, or by its number from 0."""
         return f"class {self.class_names[number] if self.class_names else number}"
 
-    @property
-    def length(self) -> int:
-        """N."""
-        return checks.leading_size("targets", self.targets)
-
     def known(self, values: PyTree) -> Any:
         """The first n rows of arrays, as arrays of NumPy."""
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: self.size], values)
@@ -172,11 +166,10 @@ class Data:
         return f"{text}{self.weights_in_words}{read}."
 
     @property
-    def arrays(self) -> dict[str, jax.Array]:
+    def arrays(self) -> dict[str, np.ndarray]:
         """Those of `Evaluation.arrays`."""
         arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
-        rows = {name: self.known(values) for name, values in arrays.items() if values is not None}
-        return {name: jax.device_put(values) for name, values in rows.items()}
+        return {name: self.known(values) for name, values in arrays.items() if values is not None}
 
 
 def checked_data(
@@ -308,8 +301,6 @@ def _of_column(name: str, column: Sequence[Any], size: int) -> tuple[np.ndarray,
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
         raise TypeError(f"groups: expected integers or strings, got {got}")
     names = np.unique(array)
-    with contextlib.suppress(TypeError, ValueError):  # unless there are other texts, by size
-        names = names[np.argsort([int(x) for x in names.tolist()], kind="stable")]
     return (array[:, None] == names) * 1.0, tuple(f"{name} {x}" for x in names)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
+import numpy as np
 
 from calibjax._core import environment
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -171,7 +171,7 @@ class Panel(NamedTuple):
     Attributes:
         name: of the figure.
         caption: what it shows, in one or two sentences.
-        function: of `calibjax.plotting`, called as function(shown, ax=...).
+        function: of `calibjax.plotting`, called as function(shown).
         shown: the record that it draws.
     """
 
@@ -179,10 +179,6 @@ class Panel(NamedTuple):
     caption: str
     function: Callable[..., "Axes"]
     shown: Any
-
-    def draw(self, ax: "Axes | None" = None) -> "Axes":
-        """Draws on the Axes, or on those of a new figure if there are none."""
-        return self.function(self.shown, ax=ax)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -390,7 +386,7 @@ class Evaluation:
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
-    arrays: dict[str, jax.Array] = dataclasses.field(default_factory=dict, repr=False)
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)
     panels: tuple[Panel, ...] = dataclasses.field(default=(), repr=False)
     advice: tuple[Advice, ...] = ()
 
@@ -436,7 +432,7 @@ class Evaluation:
         Raises:
             ImportError: if matplotlib is not installed.
         """
-        return {x.name: x.draw().figure for x in self.panels}  # pyright: ignore[reportReturnType]
+        return {x.name: x.function(x.shown).figure for x in self.panels}  # pyright: ignore[reportReturnType]
 
     @property
     def captions(self) -> dict[str, str]:

@@ -209,23 +209,20 @@ def search(data: Data) -> tuple[list[View], Callable[[np.random.Generator], Any]
         return [*_of_classes(data, probs)], lambda random: redrawn(uniform(random))
     if data.pit is None:
         return [], uniform
-    levels, views = np.arange(1, NUM_CELLS) / NUM_CELLS, []
     if isinstance(predictions, Quantiles):
-        levels, values = data.levels, data.known(predictions.values).mean(1)
-        name, call = "the mean of the quantiles", "predictions.values.mean(1)"
-    elif isinstance(predictions, Ensemble):  # whose pools with the target do not tell its rank
-        pools = np.column_stack(data.known((data.targets, predictions.values)))
-        count, values = min(NUM_CELLS, pools.shape[1]), pools.mean(1)
-        levels = np.arange(1, count) / count
-        name = "the mean of the members and the target"
-        call = "jnp.column_stack([targets, predictions.values]).mean(1)"
-    else:
-        views.append(_of_targets(data, predictions))
+        return [_of_ranks(data, data.levels)], uniform
+    if isinstance(predictions, Ensemble):
+        count = min(NUM_CELLS, predictions.values.shape[1] + 1)
+        return [_of_ranks(data, np.arange(1, count) / count)], uniform
+    ranks = _of_ranks(data, np.arange(1, NUM_CELLS) / NUM_CELLS)
+    views = [_of_targets(data, predictions), ranks]
+    means = data.known(_means(predictions)) if hasattr(predictions, "mean") else np.array(np.nan)
+    if np.isfinite(means).all():
         shown = "predictions" if predictions is data.predictions else "predictions.distribution"
-        name, call = "the predicted mean", f"jax.vmap(lambda p: p.mean())({shown})"
-        has_mean = hasattr(predictions, "mean")
-        values = data.known(_means(predictions)) if has_mean else np.full(data.size, np.nan)
-    return [*views, *_of_ranks(data, levels, values, name, call)], uniform
+        call = f"jax.vmap(lambda p: p.mean())({shown})"
+        thirds = _regions(means, "the predicted mean", call, np.array([1 / 3, 2 / 3]))
+        views.append(ranks._replace(regions=thirds, bins=thirds.cells(means)))
+    return views, uniform
 
 
 _means = jax.jit(jax.vmap(lambda p: p.mean()))
@@ -266,9 +263,9 @@ def _of_targets(data: Data, predictions: Any) -> View:
     levels = np.arange(1, _NUM_TARGETS) / _NUM_TARGETS
     cuts = np.asarray(data.known(draws.values), float)
     cuts = np.unique(np.quantile(cuts, levels, method="inverted_cdf"))
+    cuts = cuts + 0.5 * (data.task == "counts")  # which are between two cuts, and never at one
     below = data.known(_below(predictions, jnp.asarray(cuts))).astype(float)
-    words = _counts if data.task == "counts" else _between
-    called = lambda low, high: f"targets {words(low, high)}"  # noqa: E731
+    called = lambda low, high: f"targets {_between(low, high)}"  # noqa: E731
     events, everywhere = Cuts(cuts, "targets", called), Cuts(np.zeros(0), "", called, [(0, 1)])
     levels = np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], 1)
     probs, redrawn = np.clip(np.diff(levels, axis=1), 0, 1), _by_levels(below)
@@ -279,17 +276,14 @@ def _of_targets(data: Data, predictions: Any) -> View:
 _below = jax.jit(lambda predictions, cuts: jax.vmap(lambda p: jax.vmap(p.cdf)(cuts))(predictions))
 
 
-def _of_ranks(data: Data, edges: np.ndarray, means: Any, name: str, call: str) -> Iterator[View]:
-    """Ranks of targets within the predictions, of all and in thirds by the means."""
+def _of_ranks(data: Data, edges: np.ndarray) -> View:
+    """Ranks of targets within the predictions."""
     called = lambda low, high: f"targets {_between(low, high, _quantile)}"  # noqa: E731
     events = Cuts(edges, "result.arrays['pit']", called)
     cells = events.cells(data.known(data.pit).astype(float))
     probs = np.diff(np.concatenate([[0], edges, [1]]))[None]
     everywhere = Cuts(np.zeros(0), "", called, [(0, 1)])
-    yield View(events, everywhere, cells, probs, events.cells, np.zeros(data.size, int))
-    if np.isfinite(means).all():
-        thirds = _regions(means, name, call, np.array([1 / 3, 2 / 3]))
-        yield View(events, thirds, cells, probs, events.cells, thirds.cells(means))
+    return View(events, everywhere, cells, probs, events.cells, np.zeros(data.size, int))
 
 
 def _by_levels(levels: np.ndarray) -> Cells:
@@ -305,13 +299,6 @@ def _between(low: float, high: float, shown: Callable[[float], str] = number) ->
     if math.isinf(low):
         return f"at most {shown(high)}"
     return f"above {shown(low)}" if math.isinf(high) else f"between {shown(low)} and {shown(high)}"
-
-
-def _counts(low: float, high: float) -> str:
-    """A range of whole numbers above the lower end up to the upper one."""
-    if math.isinf(low) or math.isinf(high):
-        return _between(low, high)
-    return f"from {low + 1:.0f} to {high:.0f}" if high - low > 1 else f"of {high:.0f}"
 
 
 def _quantile(level: float) -> str:

@@ -37,7 +37,6 @@ _NUM_DRAWS = 199  # for the ranges of ECEs
 _TEST = "mean errors"
 _NARROW, _WIDE = (f"the predicted distributions are too {x}" for x in ("narrow", "wide"))
 _PREDICTED = "Predicted beside the accuracy is the mean confidence."
-_NUMBERED = " Classes are numbered from 0."
 _PIT = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
 _TIES = " Ties with members or quantiles are broken at random."
 
@@ -164,7 +163,7 @@ def mean_errors(data: Data) -> Part:
     )
     if not columns:
         return Part()
-    members, names = np.ones((data.length, 1)), ("", *data.group_names)
+    members, names = np.ones((len(data.targets), 1)), ("", *data.group_names)
     if data.memberships is not None:
         members = np.concatenate([members, np.asarray(data.memberships)], 1)
     options: Any = {"weights": data.weights, "residual": residual}
@@ -197,7 +196,7 @@ def mean_errors(data: Data) -> Part:
     widths = [x for x in findings if x.word in (_NARROW, _WIDE)]
     # Of shapes that are both too narrow and too wide the clearer one is said.
     findings = [x for x in findings if x not in widths or x.word == widths[0].word]
-    remark = _PREDICTED + _NUMBERED * (not data.class_names) if data.is_of_classes else ""
+    remark = _PREDICTED if data.is_of_classes else ""
     if data.pit is not None:
         remark = _PIT + _TIES * (redrawn == "PIT values")
     sections = [Section("Observed and predicted", tuple(entries[0]), remark, test=_TEST)]

@@ -183,7 +183,7 @@ def _scores(high, pvalue):
 
 
 def _tests(*pvalues, difference=1.0):
-    rows = [Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in zip("ab", pvalues)]
+    rows = [Entry(f"{x}: p-value", p, pvalue=p) for x, p in zip("ab", pvalues)]
     return [*rows, Entry("a - b: SKCE", 0.01, pvalue=difference)]
 
 

@@ -222,7 +222,7 @@ def test_groups_by_names_and_by_columns():
     memberships, names = checked_groups(["b", "a", "b"], 3)
     assert names == ("group a", "group b")
     np.testing.assert_array_equal(memberships, [[0, 1], [1, 0], [0, 1]])
-    for integers in (["10", "2", "1"], [10, 2, 1], [*np.array([10, 2, 1])]):
+    for integers in ([10, 2, 1], [*np.array([10, 2, 1])]):
         assert checked_groups(integers, 3)[1] == ("group 1", "group 2", "group 10")
     pandas = pytest.importorskip("pandas")
     columns = {"sex": ["f", "m", "f"], "ward": [2, 1, 2], "old": [False, True, True]}
