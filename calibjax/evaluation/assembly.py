@@ -74,8 +74,8 @@ def evaluate(
       than predicted. Their p-values are adjusted for all of them, and only for them, because the
       search follows a rejection at 5 %.
     - Where a test rejects and one of two classes is less frequent where its probability is higher
-      (area under the ROC curve below one half, p ≤ 1 %), the first sentence asks whether the
-      probabilities are those of the other class.
+      (area under the ROC curve below one half, p ≤ 1 %), the first sentence says that the
+      probabilities may be those of the other class.
     - An *interval* of the SKCE is computed where the test rejects: it does not hold for calibrated
       models.
     - *Quantiles* whose levels differ between the samples have the mean and the spread of their PIT
@@ -93,10 +93,9 @@ def evaluate(
         targets: [n] or [n, d].
         features: [n] or [n, d]; asks in addition whether the predictions are right given the
             features, which are divided by their standard deviations.
-        groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
-            overlap, truth values or weights, [n, G]; or a table (`pandas.DataFrame`) or dictionary
-            whose columns are memberships or divide the samples, and name the groups. They must not
-            depend on the targets.
+        groups: of each sample, integers or strings, [n]; or a table (`pandas.DataFrame`) or
+            dictionary of such columns, each a division of its own that names its groups. They must
+            not depend on the targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
             fits and figures are weighted. None for samples that count equally. Length scales of
             kernels and standard deviations of features are those of all samples.
@@ -106,8 +105,8 @@ def evaluate(
             before it, and the number of all parts.
 
     Returns:
-        The record, which prints as text and tables; `to_dict`, `to_json`, `figure` and `figures`
-        are its methods.
+        The record, which prints as text and tables; `to_dict`, `to_json` and `figures` are its
+        methods.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX: it is not a function of
@@ -142,7 +141,6 @@ def evaluate(
         "temperature": lambda: sections.temperature(data),
     }
     left_out = {"features": data.features is None, "all errors together": chosen is None}
-    left_out["temperature"] = data.task in ("quantiles", "ensembles")
     names = [x for x in work if not left_out.get(x)]
     parts, say = Part(), progress or (lambda *stage: None)
     for number, name in enumerate(names):
@@ -152,7 +150,7 @@ def evaluate(
     parts = adjusted(parts)
     said, pvalues = _said(parts)
     if chosen is not None:
-        parts |= sections.kernel_errors(data, chosen, parts, pvalues)
+        parts |= sections.kernel_errors(data, chosen, pvalues)
     if said and not any(finding.text for finding in said):
         regions = where_wrong(data)
         parts |= regions
@@ -244,22 +242,15 @@ def _sentences(
             return [f"Miscalibrated: {warnings[0]}", rest, *extra]
         first = f"No miscalibration was found in {size} predictions ({smallest})."
         return [first, "This does not show that the model is calibrated.", *extra]
-    verdict = f"Miscalibrated: {_joined(said[0].word, '. ', _capital(said[0].text))}"
+    verdict = f"Miscalibrated: {said[0].word}. {_capital(said[0].text)}."
     if not said[0].text:
         p = p_is(pvalues[said[0].entry])
         verdict = f"Miscalibrated ({p}), but no single error explains it."
-    others = [_joined(_capital(x.word), ": ", x.text) for x in said[1:] if x.text]
+    others = [f"{_capital(x.word)}: {x.text}." for x in said[1:] if x.text]
     more = len(others) - _MOST + 1
     if more > 1:
         others = [*others[: _MOST - 1], f"{more} more errors were found, see the tables."]
     return [verdict, *warnings, *others, *parts.remarks, *extra]
-
-
-def _joined(word: str, separator: str, text: str) -> str:
-    """What is wrong, and the numbers, as a sentence or two."""
-    if text[:3].lower() == "by ":
-        separator, text = ", ", f"by {text[3:]}"
-    return f"{word}{separator}{text}{'' if text.endswith('?') else '.'}"
 
 
 def _not_found(parts: Part, pvalues: Mapping[str, float]) -> Iterator[str]:
@@ -301,7 +292,7 @@ def _advice(parts: Part, said: Sequence[Finding]) -> list[Advice]:
     """What to do, the most useful first."""
     first = [record.POSSIBLE] * bool(parts.warnings)
     if not said:
-        return first or [record.NOTHING]
+        return first
     if said[0].advice is record.OTHER_CLASS:
         return [*first, record.OTHER_CLASS]
     others = [x.advice for x in said if x.advice and not (x.is_repaired and parts.advice)]

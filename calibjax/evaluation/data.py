@@ -1,6 +1,5 @@
 """What is evaluated: checked data, the task, and what a part of the evaluation says."""
 
-import contextlib
 import dataclasses
 import math
 import re
@@ -66,15 +65,6 @@ _ANY = (
     "Ensemble(values), ..."
 )
 _NO_GROUPS = "None", "nan", "NaT", "<NA>"
-_TASKS = {
-    "classification": "classification with {} classes",
-    "binary": "binary classification",
-    "regression": "regression (distributions of numbers)",
-    "counts": "counts",
-    "multivariate": "regression with vectors as targets",
-    "ensembles": "ensembles of {} members",
-    "quantiles": "quantile forecasts",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,11 +105,6 @@ class Data:
     def class_called(self, number: int) -> str:
         """What a class is called: by its name, or by its number from 0."""
         return f"class {self.class_names[number] if self.class_names else number}"
-
-    @property
-    def length(self) -> int:
-        """N."""
-        return checks.leading_size("targets", self.targets)
 
     def known(self, values: PyTree) -> Any:
         """The first n rows of arrays, as arrays of NumPy."""
@@ -168,15 +153,6 @@ class Data:
         return [1] if means.size == 2 else sorted(largest.tolist())
 
     @property
-    def task_in_words(self) -> str:
-        """What kind of targets is predicted."""
-        size = 0
-        if self.is_of_classes or self.task == "ensembles":
-            values = "class_probs" if self.is_of_classes else "values"
-            size = getattr(self.predictions, values).shape[1]
-        return _TASKS[self.task].format(size)
-
-    @property
     def weights_in_words(self) -> str:
         """How many samples there are with the weights, if there are any."""
         effective = self.size / np.mean(self.shares**2)
@@ -185,19 +161,15 @@ class Data:
     @property
     def described(self) -> str:
         """What was evaluated, in words."""
-        text = f"{self.size} predictions, {type(self.predictions).__name__}: {self.task_in_words}"
-        num_features = 0 if self.features is None else self.features.shape[1]
-        for number, what in ((len(self.group_names), "group"), (num_features, "feature")):
-            text += f", {number} {what}{'s' * (number > 1)}" * bool(number)
+        text = f"{self.size} predictions, {type(self.predictions).__name__}: {self.task}"
         read = f"; the array of predictions was read as {self.read_as}" * bool(self.read_as)
         return f"{text}{self.weights_in_words}{read}."
 
     @property
-    def arrays(self) -> dict[str, jax.Array]:
+    def arrays(self) -> dict[str, np.ndarray]:
         """Those of `Evaluation.arrays`."""
         arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
-        rows = {name: self.known(values) for name, values in arrays.items() if values is not None}
-        return {name: jax.device_put(values) for name, values in rows.items()}
+        return {name: self.known(values) for name, values in arrays.items() if values is not None}
 
 
 def checked_data(
@@ -306,35 +278,21 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
-    """Memberships, [n, G], and names of groups: a name for each sample, or memberships.
-
-    Groups of a table or dictionary of columns are called by the names of these.
-    """
-    columns = [*(groups if isinstance(groups, Mapping) else getattr(groups, "columns", ()))]
-    if columns:
-        parts = [_of_column(f"{name}", [*groups[name]], num_samples) for name in columns]
-    else:
-        array = np.asarray(groups)
-        if array.ndim not in (1, 2) or len(array) != num_samples:
-            expected = "a group or memberships in G groups"
-            expected = f"shape [n] or [n, G] with n = {num_samples}, {expected}"
-            raise ValueError(f"groups: expected {expected}, got {array.shape}")
-        if array.ndim == 2:
-            array = checks.finite("groups", checks.real("groups", array))
-            return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
-        names = groups if isinstance(groups, list | tuple) else array.tolist()  # None, not "None"
-        parts = [_of_column("", names, num_samples)]
+    """Memberships, [n, G], and names of groups: one for each sample, or columns of these."""
+    names = [*(groups if isinstance(groups, Mapping) else getattr(groups, "columns", ()))]
+    columns = {f"{name} =": [*groups[name]] for name in names}
+    if not names:  # a list may hold None, which is not "None"
+        columns["group"] = groups if isinstance(groups, list) else np.asarray(groups).tolist()
+    parts = [_of_column(name, column, num_samples) for name, column in columns.items()]
     memberships, names = zip(*parts, strict=True)
     return jax.device_put(np.concatenate(memberships, 1)), sum(names, ())
 
 
 def _of_column(name: str, column: Sequence[Any], size: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Memberships of one column: in the group of that name, or in those that divide the samples."""
+    """Memberships of the groups that divide the samples."""
     array = np.asarray(column)
     if array.shape != (size,):
         raise ValueError(f"groups: expected shape [n] with n = {size}, got {array.shape}")
-    if name and array.dtype.kind in "iufb" and ((array >= 0) & (array <= 1)).all():
-        return array[:, None] * 1.0, (name,)
     missing = [i for i, x in enumerate(column) if not isinstance(x, str) and str(x) in _NO_GROUPS]
     if missing:
         got = f"{column[missing[0]]} in row {missing[0]}; give these rows a group of their own"
@@ -343,10 +301,7 @@ def _of_column(name: str, column: Sequence[Any], size: int) -> tuple[np.ndarray,
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
         raise TypeError(f"groups: expected integers or strings, got {got}")
     names = np.unique(array)
-    with contextlib.suppress(TypeError, ValueError):  # unless there are other texts, by size
-        names = names[np.argsort([int(x) for x in names.tolist()], kind="stable")]
-    called = f"{name} =" if name else "group"
-    return (array[:, None] == names) * 1.0, tuple(f"{called} {x}" for x in names)
+    return (array[:, None] == names) * 1.0, tuple(f"{name} {x}" for x in names)
 
 
 def checked_names(data: Data, names: Any) -> tuple[str, ...]:
@@ -412,15 +367,10 @@ def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> E
     return Entry(name, **numbers, call=call, **more)
 
 
-def chance(draws: ArrayLike, count: int = 1) -> tuple[float, float]:
-    """Range in which a value and `count` - 1 others are under calibration, in 95 % of data sets.
-
-    Args:
-        draws: the value under calibration, [B], B ≥ 40 `count` - 1.
-        count: number of values, of which each has such a range.
-    """
+def chance(draws: ArrayLike) -> tuple[float, float]:
+    """Range of a value under calibration in 95 % of data sets, from B ≥ 39 draws of it."""
     ordered = np.sort(np.asarray(draws, float))
-    left_out = max(1, math.floor(0.025 / count * (len(ordered) + 1) + 1e-9))
+    left_out = math.floor(0.025 * (len(ordered) + 1) + 1e-9)
     return float(ordered[left_out - 1]), float(ordered[-left_out])
 
 

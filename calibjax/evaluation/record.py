@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
+import numpy as np
 
 from calibjax._core import environment
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -127,10 +127,6 @@ POSSIBLE = Advice(
 OTHER_CLASS = Advice(
     "Look up which class the probabilities are of. If it is the other one, evaluate one minus them."
 )
-NOTHING = Advice(
-    "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
-    "errors."
-)
 OTHERWISE = Advice(
     "Which recalibration repairs this was not computed; calibjax.select_recalibration compares "
     "several. The errors say what the model gets wrong: look at its features and at the family of "
@@ -175,7 +171,7 @@ class Panel(NamedTuple):
     Attributes:
         name: of the figure.
         caption: what it shows, in one or two sentences.
-        function: of `calibjax.plotting`, called as function(shown, ax=...).
+        function: of `calibjax.plotting`, called as function(shown).
         shown: the record that it draws.
     """
 
@@ -183,10 +179,6 @@ class Panel(NamedTuple):
     caption: str
     function: Callable[..., "Axes"]
     shown: Any
-
-    def draw(self, ax: "Axes | None" = None) -> "Axes":
-        """Draws on the Axes, or on those of a new figure if there are none."""
-        return self.function(self.shown, ax=ax)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,9 +255,6 @@ def content(section: Section) -> Iterator[str]:
     label = escape(section.title, quote=True)
     yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
     header, *rows = _cells(section)
-    for row, entry in zip(rows, section.entries, strict=True):
-        row[:] = ["none" if cell == "nan" else cell for cell in row]
-        row[0] += f" ({entry.note})" * bool(entry.note)
     if rows:
         yield from environment.table(header, rows)
     yield "</div>"
@@ -289,9 +278,6 @@ def _lines(section: Section) -> list[str]:
     for first, *others in cells if section.entries else ():
         numbers = (x.rjust(width) for x, width in zip(others, widths[1:], strict=True))
         lines.append((_INDENT + _INDENT.join([first.ljust(widths[0]), *numbers])).rstrip())
-    for entry in section.entries:
-        if math.isnan(entry.value) and entry.note:
-            lines.append(_filled(f"{entry.name}: {entry.note}", _INDENT))
     if section.remark:
         lines.append(_filled(section.remark, _INDENT))
     return lines
@@ -310,7 +296,8 @@ def row_of(entry: Entry) -> tuple[str, ...]:
     others = others[len(own) :]
     interval, range_ = (" to ".join(x) for x in (others[: len(ends)], others[len(ends) :]))
     p = "" if entry.pvalue is None else number(entry.pvalue, 2)
-    return entry.name, value, *expected, interval, range_, p
+    name = entry.name + f" ({entry.note})" * bool(entry.note)
+    return name, value, *expected, interval, range_, p
 
 
 def numbers(*values: float, error: float = 0) -> list[str]:
@@ -345,11 +332,6 @@ def p_is(value: float) -> str:
     return f"p = {value:.2g}"
 
 
-def percent(share: float) -> str:
-    """A share."""
-    return f"{100 * share + 0.0:.1f} %".replace(".0 %", " %").replace("-0 %", "0 %")
-
-
 def percents(one: float, other: float) -> tuple[str, str]:
     """Two shares that are compared, with the same number of decimals, and different if they are."""
     texts: list[str] = []
@@ -368,7 +350,7 @@ def _filled(text: str, indent: str = "") -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Evaluation:
     """What `calibjax.evaluate` found.
 
@@ -391,7 +373,7 @@ class Evaluation:
         arrays: what was computed from the data on the way: "pit", [n], the values of
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],
             divided by their standard deviations.
-        panels: what `figure` draws.
+        panels: what `figures` draws.
         advice: what to do about it.
     """
 
@@ -404,7 +386,7 @@ class Evaluation:
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
-    arrays: dict[str, jax.Array] = dataclasses.field(default_factory=dict, repr=False)
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)
     panels: tuple[Panel, ...] = dataclasses.field(default=(), repr=False)
     advice: tuple[Advice, ...] = ()
 
@@ -419,12 +401,9 @@ class Evaluation:
         Raises:
             KeyError: if there is none.
         """
-        by_name = {entry.name: entry for entry in self.entries}
-        if name not in by_name:
-            raise KeyError(f"{name!r}: expected one of {', '.join(map(repr, by_name))}")
-        return by_name[name]
+        return {entry.name: entry for entry in self.entries}[name]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The description, what was found, what to do, a table of each section, and notes."""
         parts = [_filled(self.description), "\n".join(map(_filled, self.sentences))]
         for one in self.advice:
@@ -433,18 +412,6 @@ class Evaluation:
         parts += ["\n".join(_lines(section)) for section in self.sections]
         parts += [_filled(note) for note in self.notes]
         return "\n\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        """What notebooks show: what was found, what to do, and tables that open on demand."""
-        parts = ["<div>", environment.paragraph(self.description), f"<h4>{FOUND}</h4>"]
-        parts += map(environment.paragraph, self.sentences)
-        if self.advice:
-            parts += [f"<h4>{TO_DO}</h4>", *to_do(self.advice)]
-        for section in self.sections:
-            parts += [f"<details><summary>{escape(section.title)}</summary>"]
-            parts += [*content(section), "</details>"]
-        parts += [environment.paragraph(note, "remark") for note in self.notes]
-        return "\n".join([*parts, "</div>"])
 
     def to_dict(self) -> dict[str, Any]:
         """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings.
@@ -460,38 +427,17 @@ class Evaluation:
     def figures(self) -> dict[str, "Figure"]:
         """One matplotlib figure for each of `captions`, which pyplot does not know of.
 
+        There is none for targets that are vectors.
+
         Raises:
             ImportError: if matplotlib is not installed.
         """
-        return {x.name: x.draw().figure for x in self.panels}  # pyright: ignore[reportReturnType]
+        return {x.name: x.function(x.shown).figure for x in self.panels}  # pyright: ignore[reportReturnType]
 
     @property
     def captions(self) -> dict[str, str]:
         """What each of the `figures` shows, in words."""
         return {panel.name: panel.caption for panel in self.panels}
-
-    def figure(self) -> "Figure":
-        """All figures in one, at most three in a row.
-
-        Raises:
-            ImportError: if matplotlib is not installed.
-            ValueError: if there is none, as for targets that are vectors.
-        """
-        if not self.panels:
-            raise ValueError("figure: expected an evaluation with something to draw")
-        environment.imported("matplotlib", "calibjax draws with matplotlib", "plot")
-        from matplotlib.figure import Figure
-
-        columns = min(3, len(self.panels))
-        rows = -(-len(self.panels) // columns)
-        figure = Figure(figsize=(4.2 * columns, 4.2 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for ax, panel in zip(grid.flat, self.panels, strict=False):
-            panel.draw(ax)
-            ax.set_title(panel.name, fontsize="medium", parse_math=False)
-        for ax in list(grid.flat)[len(self.panels) :]:
-            ax.set_visible(False)
-        return figure
 
 
 def _plain(value: Any) -> Any:

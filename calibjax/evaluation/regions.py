@@ -13,12 +13,11 @@ import numpy as np
 
 from calibjax import distributions
 from calibjax.distributions import Ensemble, Quantiles
-from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation import record
 from calibjax.evaluation.data import LEVEL, Data, scatter_of
-from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percent, percents
+from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percents
 
 NUM_CELLS = 10  # into which ranks and probabilities are cut
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
@@ -116,8 +115,8 @@ class View(NamedTuple):
 
 def find_regions(
     data: Data, views: list[View], draw: Callable[[np.random.Generator], Any], num_draws: int
-) -> tuple[list[tuple[Entry, int]], int]:
-    """The largest error of each view with its number of samples, and the number of regions.
+) -> list[tuple[Entry, int]]:
+    """The largest error of each view with its number of samples.
 
     The statistic is the largest |N - E N| / sd N over all events and regions, with the number N of
     samples. It is compared with those of redrawn targets, which makes the p-values exact (the
@@ -147,8 +146,7 @@ def find_regions(
             at = tuple(map(int, np.unravel_index(observed.argmax(), observed.shape)))
             rows.append((*_entry(data, view, at, observed[at], both[1][at], null), observed[at]))
     rows.sort(key=lambda x: (x[0].pvalue, -x[2]))
-    number = sum(int(np.sum(variances >= _LEAST_VARIANCE)) for _, (_, variances) in pairs)
-    return [x[:2] for x in rows], number
+    return [x[:2] for x in rows]
 
 
 def _entry(
@@ -179,7 +177,7 @@ def _entry(
 
 def where_wrong(data: Data) -> Part:
     """The regions with the largest errors."""
-    worst, count = find_regions(data, *search(data), NUM_REDRAWS)
+    worst = find_regions(data, *search(data), NUM_REDRAWS)
     shown = [x for x in worst if (x[0].pvalue or 0) <= LEVEL][:_SHOWN] or worst[:1]
     if not shown:
         return Part()
@@ -193,9 +191,10 @@ def where_wrong(data: Data) -> Part:
         text = f"{observed} observed, {predicted} predicted in {inside} samples"
         advice = record.MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
-    remark = f"Of {count} events in regions of the predictions, those whose frequencies "
-    remark += "differ most from the predicted ones, in standard errors. They were searched for "
-    remark += "because a test rejects and no sentence would have named an error."
+    remark = (
+        "Events whose frequencies differ most from the predicted ones, in standard errors. They "
+    )
+    remark += "were searched for because a test rejects and no sentence would have named an error."
     entries = tuple(entry for entry, _ in shown)
     return Part((Section("Where it is wrong", entries, remark),), tuple(findings))
 
@@ -210,64 +209,41 @@ def search(data: Data) -> tuple[list[View], Callable[[np.random.Generator], Any]
         return [*_of_classes(data, probs)], lambda random: redrawn(uniform(random))
     if data.pit is None:
         return [], uniform
-    levels, views, regions = np.arange(1, NUM_CELLS) / NUM_CELLS, [], []
-    if isinstance(predictions, Quantiles | Ensemble):
-        values, call, of = data.known(predictions.values), "predictions.values", "quantiles"
-        if isinstance(predictions, Ensemble):  # whose pools with the target do not tell its rank
-            values = np.concatenate([data.known(data.targets)[:, None], values], 1)
-            call, of = f"jnp.concatenate([targets[:, None], {call}], 1)", "members and the target"
-            levels = np.arange(1, count := min(NUM_CELLS, values.shape[1])) / count
-        else:
-            levels = data.levels
-            if not levels.size:
-                return [], uniform
-        name, sd = f"the mean of the {of}", f"the standard deviation of the {of}"
-        regions = [(values.mean(1), name, f"{call}.mean(1)"), (values.std(1), sd, f"{call}.std(1)")]
-    else:
-        views.append(_of_targets(data, predictions))
+    if isinstance(predictions, Quantiles):
+        return [_of_ranks(data, data.levels)], uniform
+    if isinstance(predictions, Ensemble):
+        count = min(NUM_CELLS, predictions.values.shape[1] + 1)
+        return [_of_ranks(data, np.arange(1, count) / count)], uniform
+    ranks = _of_ranks(data, np.arange(1, NUM_CELLS) / NUM_CELLS)
+    views = [_of_targets(data, predictions), ranks]
+    means = data.known(_means(predictions)) if hasattr(predictions, "mean") else np.array(np.nan)
+    if np.isfinite(means).all():
         shown = "predictions" if predictions is data.predictions else "predictions.distribution"
-        words = "p.mean()", "jnp.sqrt(p.variance())"
-        for name, call in zip(("mean", "standard deviation"), words, strict=True):
-            if hasattr(predictions, "variance" if "variance" in call else "mean"):
-                values = data.known(_values(predictions, name))
-                call = f"jax.vmap(lambda p: {call})({shown})"
-                regions.append((values, f"the predicted {name}", call))
-    return [*views, *_of_ranks(data, levels, regions)], uniform
+        call = f"jax.vmap(lambda p: p.mean())({shown})"
+        thirds = _regions(means, "the predicted mean", call, np.array([1 / 3, 2 / 3]))
+        views.append(ranks._replace(regions=thirds, bins=thirds.cells(means)))
+    return views, uniform
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _values(predictions: Distribution, name: str) -> jax.Array:
-    """Means or standard deviations, [n]."""
-    one = (lambda p: p.mean()) if name == "mean" else (lambda p: jnp.sqrt(p.variance()))
-    return jax.vmap(one)(predictions)
+_means = jax.jit(jax.vmap(lambda p: p.mean()))
 
 
 def _of_classes(data: Data, probs: np.ndarray) -> Iterator[View]:
     """Each class, and the top label, where its probability is between two numbers."""
-    labels, call = data.known(data.targets), "predictions.class_probs"
-    m, shown, shares = probs.shape[1], data.shown_classes, np.arange(1, NUM_CELLS) / NUM_CELLS
-    numbers, top, largest = np.arange(m - 1), probs.argmax(1), probs.max(1)
+    labels, call, top = data.known(data.targets), "predictions.class_probs", probs.argmax(1)
 
-    def called(low: float, high: float) -> str:
-        return data.class_called(m - 1 if math.isinf(high) else int(high))
+    def view(name: str, label: Any, label_call: str, chances: np.ndarray, chance_call: str) -> View:
+        shares, is_label = np.arange(1, NUM_CELLS) / NUM_CELLS, lambda y: (y == label).astype(int)
+        regions = _regions(chances, "its probability", chance_call, shares)
+        events = Cuts(np.zeros(1), f"(targets == {label_call})", lambda *_: name, [(1, 2)])
+        both, bins = np.stack([1 - chances, chances], 1), regions.cells(chances)
+        return View(events, regions.with_all(), is_label(labels), both, is_label, bins)
 
-    for c in shown:
-        regions = _regions(probs[:, c], "its probability", f"{call}[:, {c}]", shares)
-        events, bins = Cuts(numbers, "targets", called, [(c, c + 1)]), regions.cells(probs[:, c])
-        yield View(events, regions.with_all(), labels, probs, lambda y: y, bins)
-    if m > 2:
-        regions = _regions(largest, "its probability", f"jnp.max({call}, 1)", shares)
-        is_right = f"(targets == jnp.argmax({call}, 1))"
-        events = Cuts(np.zeros(1), is_right, lambda *_: "the most probable class", [(1, 2)])
-        right, chances = (labels == top).astype(int), np.stack([1 - largest, largest], 1)
-        redrawn, bins = lambda y: (y == top).astype(int), regions.cells(largest)
-        yield View(events, regions.with_all(), right, chances, redrawn, bins)
-        # Each class where another one, or itself, is the most probable.
-        words = lambda low, high: f"{called(low, high)} is the most probable one"  # noqa: E731
-        single = [(c, c + 1) for c in shown]
-        regions = Cuts(numbers, f"jnp.argmax({call}, 1)", words, single)
-        events = Cuts(numbers, "targets", called, single)
-        yield View(events, regions, labels, probs, lambda y: y, top)
+    for c in data.shown_classes:
+        yield view(data.class_called(c), c, f"{c}", probs[:, c], f"{call}[:, {c}]")
+    if probs.shape[1] > 2:
+        names = f"jnp.argmax({call}, 1)", probs.max(1), f"jnp.max({call}, 1)"
+        yield view("the most probable class", top, *names)
 
 
 def _regions(values: np.ndarray, name: str, call: str, shares: np.ndarray) -> Cuts:
@@ -287,9 +263,9 @@ def _of_targets(data: Data, predictions: Any) -> View:
     levels = np.arange(1, _NUM_TARGETS) / _NUM_TARGETS
     cuts = np.asarray(data.known(draws.values), float)
     cuts = np.unique(np.quantile(cuts, levels, method="inverted_cdf"))
+    cuts = cuts + 0.5 * (data.task == "counts")  # which are between two cuts, and never at one
     below = data.known(_below(predictions, jnp.asarray(cuts))).astype(float)
-    is_whole = data.task == "counts"
-    called = lambda low, high: f"targets {_around(low, high, is_whole)}"  # noqa: E731
+    called = lambda low, high: f"targets {_between(low, high)}"  # noqa: E731
     events, everywhere = Cuts(cuts, "targets", called), Cuts(np.zeros(0), "", called, [(0, 1)])
     levels = np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], 1)
     probs, redrawn = np.clip(np.diff(levels, axis=1), 0, 1), _by_levels(below)
@@ -300,18 +276,14 @@ def _of_targets(data: Data, predictions: Any) -> View:
 _below = jax.jit(lambda predictions, cuts: jax.vmap(lambda p: jax.vmap(p.cdf)(cuts))(predictions))
 
 
-def _of_ranks(data: Data, edges: np.ndarray, regions: list[tuple[Any, str, str]]) -> Iterator[View]:
-    """Ranks of targets within the predictions, in thirds of the predictions by values of each."""
-    called = lambda low, high: f"targets {_quantiles(low, high)}"  # noqa: E731
+def _of_ranks(data: Data, edges: np.ndarray) -> View:
+    """Ranks of targets within the predictions."""
+    called = lambda low, high: f"targets {_between(low, high, _quantile)}"  # noqa: E731
     events = Cuts(edges, "result.arrays['pit']", called)
     cells = events.cells(data.known(data.pit).astype(float))
     probs = np.diff(np.concatenate([[0], edges, [1]]))[None]
     everywhere = Cuts(np.zeros(0), "", called, [(0, 1)])
-    yield View(events, everywhere, cells, probs, events.cells, np.zeros(data.size, int))
-    for values, name, call in regions:
-        if np.isfinite(values).all():  # there are distributions without a variance
-            thirds = _regions(values, name, call, np.array([1 / 3, 2 / 3]))
-            yield View(events, thirds, cells, probs, events.cells, thirds.cells(values))
+    return View(events, everywhere, cells, probs, events.cells, np.zeros(data.size, int))
 
 
 def _by_levels(levels: np.ndarray) -> Cells:
@@ -322,26 +294,13 @@ def _by_levels(levels: np.ndarray) -> Cells:
     return lambda uniform: np.searchsorted(joined, uniform + 2 * rows) - count * rows
 
 
-def _between(low: float, high: float) -> str:
+def _between(low: float, high: float, shown: Callable[[float], str] = number) -> str:
     """A range in words, one end of which may be infinite."""
     if math.isinf(low):
-        return f"at most {number(high)}"
-    return f"above {number(low)}" + ("" if math.isinf(high) else f" and at most {number(high)}")
+        return f"at most {shown(high)}"
+    return f"above {shown(low)}" if math.isinf(high) else f"between {shown(low)} and {shown(high)}"
 
 
-def _around(low: float, high: float, is_whole: bool) -> str:
-    """A range of targets, those above the lower end up to the upper one."""
-    if math.isinf(low) or math.isinf(high):
-        return _between(low, high)
-    if is_whole:
-        return f"from {low + 1:.0f} to {high:.0f}" if high - low > 1 else f"of {high:.0f}"
-    return f"between {number(low)} and {number(high)}"
-
-
-def _quantiles(low: float, high: float) -> str:
-    """A range of ranks in words."""
-    if math.isinf(low):
-        return f"up to the predicted {percent(high)} quantile"
-    if math.isinf(high):
-        return f"above the predicted {percent(low)} quantile"
-    return f"between the predicted {percent(low)} and {percent(high)} quantiles"
+def _quantile(level: float) -> str:
+    """What a quantile is called."""
+    return f"the predicted {100 * level:.4g} % quantile"

@@ -37,7 +37,6 @@ _NUM_DRAWS = 199  # for the ranges of ECEs
 _TEST = "mean errors"
 _NARROW, _WIDE = (f"the predicted distributions are too {x}" for x in ("narrow", "wide"))
 _PREDICTED = "Predicted beside the accuracy is the mean confidence."
-_NUMBERED = " Classes are numbered from 0."
 _PIT = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
 _TIES = " Ties with members or quantiles are broken at random."
 
@@ -164,7 +163,7 @@ def mean_errors(data: Data) -> Part:
     )
     if not columns:
         return Part()
-    members, names = np.ones((data.length, 1)), ("", *data.group_names)
+    members, names = np.ones((len(data.targets), 1)), ("", *data.group_names)
     if data.memberships is not None:
         members = np.concatenate([members, np.asarray(data.memberships)], 1)
     options: Any = {"weights": data.weights, "residual": residual}
@@ -197,7 +196,7 @@ def mean_errors(data: Data) -> Part:
     widths = [x for x in findings if x.word in (_NARROW, _WIDE)]
     # Of shapes that are both too narrow and too wide the clearer one is said.
     findings = [x for x in findings if x not in widths or x.word == widths[0].word]
-    remark = _PREDICTED + _NUMBERED * (not data.class_names) if data.is_of_classes else ""
+    remark = _PREDICTED if data.is_of_classes else ""
     if data.pit is not None:
         remark = _PIT + _TIES * (redrawn == "PIT values")
     sections = [Section("Observed and predicted", tuple(entries[0]), remark, test=_TEST)]
@@ -286,7 +285,7 @@ def _moment_columns(data: Data, predictions: Any, is_ranks: bool) -> Iterator[Co
     advice = record.OTHER_COUNTS if data.task == "counts" else record.SCALING
     for i in range(d):
         where, values, name = "", "targets", "mean of the targets"
-        text = "by {size} on average"
+        text = "the mean difference is {size}"
         if data.task == "multivariate":
             where, values = f" in coordinate {i}", f"targets[:, {i}]"
             name = f"mean of coordinate {i}"
@@ -330,34 +329,22 @@ def is_whole(predictions: Any) -> bool:
 
 
 def _binned(data: Data) -> Section:
-    """ECEs beside those of redrawn labels."""
-    notions = ("top_label", "class_wise") if data.task == "classification" else ("top_label",)
+    """The ECE beside those of redrawn labels."""
     options: Any = {"num_draws": _NUM_DRAWS, "weights": data.weights}
     samples = data.predictions, data.targets
-    test = hypothesis_tests.exact_test(data.at(4), _eces(notions), *samples, **options)
-    entries = []
-    for notion in notions:
-        call = f"estimators.ece(predictions, targets, {notion=}, "
-        call += f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
-        draws, value = test.null_samples[notion], float(test.statistic[notion])
-        more: Any = {"by_chance": chance(draws, len(notions)), "call": call}
-        entries.append(Entry(f"ECE, {notion.replace('_', ' ')}", value, **more))
-    remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
+    test: Any = hypothesis_tests.exact_test(data.at(4), _ece, *samples, **options)
+    call = f"estimators.ece(predictions, targets, binning=estimators.UniformBins({NUM_BINS})"
+    more: Any = {"by_chance": chance(test.null_samples), "call": f"{call}{data.and_weights})"}
+    entry = Entry("ECE, top label", float(test.statistic), **more)
+    remark = f"Expected calibration error in {NUM_BINS} bins (low, high] of equal width. It is "
     remark += f"biased upwards: a calibrated model has the range on the right ({_NUM_DRAWS} "
     remark += "redraws of the labels)."
-    return Section("Expected calibration errors", tuple(entries), remark, is_detail=True)
+    return Section("Expected calibration error", (entry,), remark, is_detail=True)
 
 
-@functools.cache  # one statistic, which JAX compiles once
-def _eces(notions: tuple[Any, ...]) -> Callable[..., dict[str, jax.Array]]:
-    """ECEs by notion, a statistic of redrawn labels."""
-
-    def statistic(predictions: Any, targets: Any, weights: Any = None) -> dict[str, jax.Array]:
-        options = {"binning": UniformBins(NUM_BINS), "weights": weights}
-        ece = functools.partial(inner(estimators.ece), predictions, targets, **options)
-        return {notion: ece(notion=notion) for notion in notions}
-
-    return statistic
+def _ece(predictions: Any, targets: Any, weights: Any = None) -> jax.Array:
+    options: Any = {"binning": UniformBins(NUM_BINS), "weights": weights}
+    return inner(estimators.ece)(predictions, targets, **options)
 
 
 def main_panel(data: Data, predictions: Any = None, when: str = "") -> Panel | None:
@@ -393,12 +380,6 @@ SCORES: dict[str, tuple[Callable[..., jax.Array], str, tuple[str, ...], str]] = 
     "CRPS": (scores.crps, "crps", ("regression", "ensembles"), _UNIT),
     "energy score": (scores.energy_score, "values", ("ensembles",), _UNIT),
     "pinball loss": (scores.pinball_loss, "values", ("quantiles",), _UNIT),
-    "mean squared error": (
-        scores.mean_squared_error,
-        "mean",
-        (*_NUMBERS, "ensembles"),
-        "in the squared unit of the targets",
-    ),
 }
 
 
@@ -415,9 +396,7 @@ def proper_scores(data: Data) -> Part:
     warnings = ()
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
         count = int(data.known(_are_impossible(predictions, data.targets)).sum())
-        is_discrete = data.is_of_classes or data.task == "counts"
-        what = "probability" if is_discrete else "probability density"
-        text = f"{count} of {data.size} samples had a predicted {what} of 0 for what happened"
+        text = f"{count} of {data.size} samples had a predicted probability of 0 for what happened"
         warnings = (text,) * bool(count)
     remark = "Smaller is better. A proper score mixes calibration with sharpness: a better score "
     remark += "alone does not mean better calibration."
@@ -442,11 +421,9 @@ def temperature(data: Data) -> Part:
     interval = functools.partial(recalibration.temperature_interval, *samples, **weights)
     call = f"predictions, targets{data.and_weights})"
     fitted = measured("temperature", interval, f"recalibration.temperature_interval({call}")
-    if fitted.note:
-        return told(f"The temperature {fitted.note}.")
-    if not np.isfinite([fitted.value, fitted.standard_error or 0]).all():
-        text = "No temperature changes these predictions: they are all 0 or 1, give all classes "
-        return told(f"{text}the same probability, or are uniform distributions.")
+    if fitted.note or not np.isfinite([fitted.value, fitted.standard_error or 0]).all():
+        reason = fitted.note or "does not exist: predictions are all certain or uniform"
+        return told(f"The temperature {reason}.")
     methods = {"temperature": recalibration.TemperatureScaling()}
     gains = functools.partial(recalibration.recalibration_gain, data.at(2), methods)
     call = f"{{'temperature': recalibration.TemperatureScaling()}}, {call}['temperature']"
@@ -558,7 +535,7 @@ def all_errors(data: Data, chosen: Choice) -> Part:
     """The exact test of all errors together."""
     groups, kernel, predictions, text = chosen
     samples, title = (predictions, data.targets), "all errors together"
-    note, others = "redrawn are the targets, independently given the predictions", {}
+    others = {}
     if groups:
         test, entry = _exact(data, title, groups, "result.kernels", samples, text)
         how = f"A soft maximum of {len(jax.tree.leaves(test.adjusted_pvalue))} kernels in "
@@ -571,10 +548,7 @@ def all_errors(data: Data, chosen: Choice) -> Part:
     if predictions is not data.predictions:
         how += " Expectations have no closed form, or none that is fast enough: the SKCE and its "
         how += f"test are those of ensembles of {predictions.values.shape[1]} draws."
-    if is_ensemble(predictions):
-        note = "redrawn is which of the members and the target is the target"
-    entries = (dataclasses.replace(entry, note=note),)
-    section = Section("Is the model calibrated?", entries, how, test="calibration")
+    section = Section("Is the model calibrated?", (entry,), how, test="calibration")
     tests = {("members" if is_ensemble(predictions) else "targets", "calibration"): test}
     finding = Finding(title, "not calibrated", "", is_last=True)
     return Part((section,), (finding,), tests, groups, others)
@@ -605,37 +579,21 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     return Part((section,), (finding,), tests, other_kernels={"features": kernel})
 
 
-def kernel_errors(data: Data, chosen: Choice, parts: Part, pvalues: Mapping[str, float]) -> Part:
-    """SKCEs, with intervals where the test rejects: they do not hold for calibrated models."""
-    predictions, text, others, entries = chosen.predictions, chosen.text, {}, []
-    test = parts.tests.get(("members", "calibration"))
-    if test is not None:
-        part: Any = test.components and test.components.unbiased
-        call = "result.tests['calibration'].components.unbiased.statistic"
-        skce, more = float(part.statistic), {"by_chance": chance(part.null_samples), "call": call}
-        entries.append(Entry("SKCE, all targets", skce, **more))
-    elif data.size**2 <= PAIRS:
-        others["SKCE"] = chosen.kernel
-        classes = "classes" if data.is_of_classes else "targets"
-        asked = [(f"SKCE, all {classes}", "SKCE", "all errors together", predictions, text)]
-        if "features" in parts.other_kernels:
-            text = _WITH_FEATURES.format(text)
-            predictions = distributions.with_features(predictions, data.features)
-            name = "features", "all errors given the features", predictions, text
-            asked.append(("SKCE given the features", *name))
-        for title, name, of_test, predictions, text in asked:
-            is_rejected = pvalues[of_test] <= LEVEL
-            function = hypothesis_tests.skce_confidence_interval if is_rejected else estimators.skce
-            where = "hypothesis_tests" if is_rejected else "estimators"
-            call = f"{where}.{function.__name__}(result.other_kernels[{name!r}], {text}, targets"
-            kernel = (parts.other_kernels | others)[name]
-            samples = kernel, predictions, data.targets
-            compute = functools.partial(function, *samples, weights=data.weights)
-            entries.append(measured(title, compute, f"{call}{data.and_weights})"))
-    remark = "The squared kernel calibration error is zero for a calibrated model. Intervals are "
+def kernel_errors(data: Data, chosen: Choice, pvalues: Mapping[str, float]) -> Part:
+    """The SKCE, with an interval where the test rejects: it does not hold for calibrated models."""
+    if is_ensemble(chosen.predictions) or data.size**2 > PAIRS:
+        return Part()
+    is_rejected = pvalues["all errors together"] <= LEVEL
+    function = hypothesis_tests.skce_confidence_interval if is_rejected else estimators.skce
+    call = f"{'hypothesis_tests' if is_rejected else 'estimators'}.{function.__name__}"
+    call += f"(result.other_kernels['SKCE'], {chosen.text}, targets{data.and_weights})"
+    samples = chosen.kernel, chosen.predictions, data.targets
+    compute = functools.partial(function, *samples, weights=data.weights)
+    entry = measured(f"SKCE, all {'classes' if data.is_of_classes else 'targets'}", compute, call)
+    remark = "The squared kernel calibration error is zero for a calibrated model. The interval is "
     remark += "for models that are not calibrated, and left out where no test rejects."
-    section = Section("Kernel calibration errors", tuple(entries), remark, is_detail=True)
-    return Part((section,) * bool(entries), other_kernels=others)
+    section = Section("Kernel calibration error", (entry,), remark, is_detail=True)
+    return Part((section,), other_kernels={"SKCE": chosen.kernel})
 
 
 def wrong_way(data: Data) -> list[Finding]:
@@ -655,6 +613,6 @@ def wrong_way(data: Data) -> list[Finding]:
     if area >= 0.5 or pvalue > _WRONG_WAY:
         return []
     text = f"{data.class_called(1)} is less frequent where its predicted probability is higher "
-    text += f"(area under the ROC curve {area:.2f}, {record.p_is(pvalue)}); is it the probability "
-    text += "of the other class?"
+    text += f"(area under the ROC curve {area:.2f}, {record.p_is(pvalue)}); it may be the "
+    text += "probability of the other class"
     return [Finding("", "the predictions go the wrong way", text, advice=record.OTHER_CLASS)]

@@ -66,14 +66,7 @@ class Repairs:
             return f"None of the recalibrations tried repairs it: {', '.join(self.gains)}."
         if name == "nothing":
             return f"No sign that it has to be repaired (p = {self.pvalues[name]:.2g})."
-        gain = self.gains[name]
-        sign, change = (1, "improves") if gain.mean >= 0 else (-1, "worsens")
-        low, high = sorted((sign * gain.low, sign * gain.high))
-        text = f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards) "
-        text += f"and {change} the held-out score by {sign * gain.mean:.2g} (95 % interval "
-        later = list(self.gains.values())[list(self.gains).index(name) + 1 :]
-        is_best = later != [] and sign > 0 and all(x.mean <= gain.mean for x in later)
-        return f"{text}{low:.2g} to {high:.2g}){'; no later one improves it more' * is_best}."
+        return f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards)."
 
 
 @checked(minimum=2)

@@ -74,18 +74,14 @@ def test_missing_values_count_against_rejection():
     assert _adjusted([{"all": test}], {"all": 0.11}) == {"all": pytest.approx(0.11)}
 
 
-def test_ranges_hold_together():
-    """Correlated, skewed values, B = 199; the standard error is 0.4 %."""
-    random = np.random.default_rng(0)
-    held, alone = [], []
+def test_ranges_hold():
+    """Skewed values, B = 199; the standard error is 0.4 %."""
+    random, held = np.random.default_rng(0), []
     for _ in range(3000):
-        values = np.exp(random.normal(size=(200, 2)) @ [[1, 0.5], [0, 1]])
-        ends = [chance(x, 2) for x in values[1:].T]
-        held.append(all(low <= x <= high for (low, high), x in zip(ends, values[0], strict=True)))
-        low, high = chance(values[1:, 0])
-        alone.append(low <= values[0, 0] <= high)
-    assert 0.94 < np.mean(held) < 0.99
-    assert 0.94 < np.mean(alone) < 0.96
+        values = np.exp(random.normal(size=200))
+        low, high = chance(values[1:])
+        held.append(low <= values[0] <= high)
+    assert 0.94 < np.mean(held) < 0.96
     assert chance(np.arange(999)) == (24, 974)  # the 25th from both ends
 
 
