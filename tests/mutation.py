@@ -26,6 +26,7 @@ PYTEST += ["-m", "not slow and not optimised"]
 # Where files are tested elsewhere than in a folder of that name, and laws about all calls.
 TESTED_IN = {"binnings": "estimators", "lenses": "estimators", "operators": "operators kernels"}
 TESTED_IN |= {"_core": "test_gate.py test_pytree.py distributions kernels recalibration"}
+TESTED_IN |= {"distances": "distances test_units.py", "recalibration": "recalibration test_logits.py"}
 LAWS = "laws", "weights", "test_gate.py", "test_own_objects.py", "frozen"
 # Changes that no test can notice, with the reason: the table is written by hand.
 EQUIVALENT = (ROOT / "tests/equivalent.txt").read_text().splitlines()
@@ -142,8 +143,7 @@ def stages(file, function):
     near = {f: file.stem in f.stem or function in re.findall(r"\w+", f.read_text()) for f in files}
     files = [str(f.relative_to(ROOT)) for f in sorted(files, key=lambda f: not near[f])]
     yield [*files, str(file)]
-    laws = [f"tests/{x}" for x in LAWS if (ROOT / "tests" / x).exists()]
-    yield [*laws, *(["-k", room] if (ROOT / "tests" / room).is_dir() else [])]
+    yield [*(f"tests/{x}" for x in LAWS), *["-k", room] * (ROOT / "tests" / room).is_dir()]
 
 
 def catcher(file, function, source, limit):

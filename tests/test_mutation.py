@@ -27,6 +27,7 @@ CHANGES = {
 def tree(tmp_path, monkeypatch):
     """A package of five lines with a test."""
     monkeypatch.setattr(mutation, "ROOT", tmp_path)
+    monkeypatch.setattr(mutation, "LAWS", ())
     for name in ("calibjax/shapes", "tests/shapes"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "calibjax/shapes/plane.py").write_text(SOURCE)

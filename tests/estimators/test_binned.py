@@ -174,16 +174,6 @@ def test_debiased_error_of_the_top_label():
         estimators.ece(predictions, labels, debiased=True)
 
 
-class _OwnBins(estimators.UniformBins):
-    pass  # no record
-
-
-def test_subclasses_of_binnings_need_not_be_records():
-    p, y = Categorical(jnp.array([[0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])), jnp.array([1, 0, 0])
-    values = [estimators.ece(p, y, binning=bins(3)) for bins in (_OwnBins, estimators.UniformBins)]
-    np.testing.assert_allclose(*values)
-
-
 def test_top_label():
     """The first class where two are equally likely."""
     probs, labels = random_data(40, 5, concentration=1)

@@ -159,6 +159,8 @@ def test_a_constant_diagonal_has_no_say():
     assert test.components.dispersion.z == 0
     assert test.components.dispersion.pvalue == 1
     assert test.pvalue == 0.01
+    two = exact_skce_test(KEY, kernel, predictions[:2], jnp.ones(2, int), num_draws=9)
+    assert 0 < two.pvalue <= 1  # the fewest samples that there may be
 
 
 def test_draws_that_are_no_numbers_count_against_rejection():

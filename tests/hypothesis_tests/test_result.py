@@ -115,3 +115,10 @@ def test_critical_value_of_few_draws_and_of_none():
     assert float(few.critical_value(0.1)) == pytest.approx(17)
     with pytest.raises(ValueError, match="^result: expected a simulated test"):
         CalibrationTestResult(1.0, 0.5, 1.0).critical_value()
+
+
+@pytest.mark.parametrize(("number", "is_printed"), [(10, True), (11, False)])
+def test_few_adjusted_pvalues_are_printed(number, is_printed):
+    pvalues = dict.fromkeys(map(str, range(number)), 0.5)
+    result = CalibrationTestResult(1.0, pvalues, 1.0, adjusted_pvalue=pvalues)
+    assert ("adjusted_pvalue=" in repr(result)) == is_printed

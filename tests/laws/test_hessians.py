@@ -83,7 +83,8 @@ def test_derivatives(call):
             moved = {k: CURVES[kinds[k]](*path, step) for k, path in moving.items()}
             leaves = jax.tree.leaves(call.function(**known, **labels, **moved))
             floats = [x for x in leaves if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
-            factors = [np.cos(np.arange(x.size)).reshape(x.shape) for x in map(jnp.asarray, floats)]
+            floats = [jnp.where(jnp.isfinite(x), x, 0) for x in floats]
+            factors = [np.cos(np.arange(x.size)).reshape(x.shape) for x in floats]
             return sum(map(lambda x, c: jnp.sum(x * c), floats, factors), jnp.zeros(()))
 
         (value, slope), (_, second) = jax.jvp(jax.value_and_grad(number), (step,), (1.0,))

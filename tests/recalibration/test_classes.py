@@ -317,6 +317,8 @@ def test_more_parameters_than_samples():
         FREE["full"].fit(few, np.arange(11) % M)
     assert len(found) == 1
     assert found[0].filename == __file__
+    with pytest.warns(UserWarning, match=expected), contextlib.suppress(ValueError):
+        FREE["full"].fit(CategoricalLogits(LOGITS[:20]), np.arange(20) % M, np.arange(20) < 11)
     with warnings.catch_warnings(action="error"):
         MatrixScaling().fit(few, np.arange(11) % M)
         FREE["full"].fit(CLASSES, LABELS)

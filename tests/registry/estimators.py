@@ -16,7 +16,9 @@ SEVERAL = ("length scale array([1., 1.])",)  # are several kernels for local err
 
 
 def _kernel_estimators():
-    found = []
+    found, parts = [], {"at_loc": a.real(a.LOC[:3] + 0.5), "at_scale": a.positive(a.SCALE[:3])}
+    normals, classes = Made(Normal, parts), a.made(Categorical, at_probs=a.simplex(a.PROBS[4:7]))
+    labels = a.labels(a.LABELS[:3], limit=3)
     for family in (NORMAL, CATEGORICAL):
         kernel = a.kernel(family.kernel)
         for name in ("skce_biased", "skce_dispersion"):
@@ -24,18 +26,8 @@ def _kernel_estimators():
         found += [family.call("estimators.skce_block", kernel=kernel, block_size=a.integer(2))]
     return [
         *found,
-        NORMAL.call(
-            "estimators.ucme",
-            at_predictions=a.made(
-                Normal, at_loc=a.real(a.LOC[:3] + 0.5), at_scale=a.positive(a.SCALE[:3])
-            ),
-            at_targets=a.real(a.Y[3:6]),
-        ),
-        CATEGORICAL.call(
-            "estimators.ucme",
-            at_predictions=a.made(Categorical, at_probs=a.simplex(a.PROBS[4:7])),
-            at_targets=a.labels(a.LABELS[:3], limit=3),
-        ),
+        NORMAL.call("estimators.ucme", at_predictions=normals, at_targets=a.real(a.Y[3:6])),
+        CATEGORICAL.call("estimators.ucme", at_predictions=classes, at_targets=labels),
         call("estimators.kernel.mmce", kernel=a.kernel(kernels.Exponential(0.4))),
     ]
 

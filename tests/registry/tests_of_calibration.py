@@ -81,18 +81,13 @@ def _statistics():
 
 def _locations():
     places = Made(Categorical, {"at_probs": a.simplex(a.PROBS[4:7])})
+    of_classes = {"at_predictions": places, "at_targets": a.labels(np.array([0, 1, 2]), limit=3)}
     at = {"at_predictions": _normal("at_loc", "at_scale", _AT), "at_targets": _AT_TARGETS}
+    cme, drawn = "hypothesis_tests.cme_test", {"num_locations": a.integer(2, limit=2)}
     return [
-        NORMAL.call("hypothesis_tests.cme_test", key=None, **at, kernel=a.kernel(_PLAIN)),
-        CATEGORICAL.call(
-            "hypothesis_tests.cme_test",
-            key=None,
-            at_predictions=places,
-            at_targets=a.labels(np.array([0, 1, 2]), limit=3),
-        ),
-        NORMAL.call(
-            "hypothesis_tests.cme_test", "drawn", num_locations=a.integer(2, limit=2), kernel=_PLAIN
-        ),
+        NORMAL.call(cme, key=None, **at, kernel=a.kernel(_PLAIN)),
+        CATEGORICAL.call(cme, key=None, **of_classes),
+        NORMAL.call(cme, "drawn", **drawn, kernel=_PLAIN),
         NORMAL.call("estimators.witness", kernel=a.kernel(_PLAIN), **at),
         NORMAL.call("hypothesis_tests.witness_test", kernel=_PLAIN, **at, **_LONG),
     ]
@@ -129,14 +124,10 @@ def _ensembles():
     values = np.stack([a.LOC - 1, a.LOC + 0.3, a.LOC + 1], 1)
     ensembles = a.made(distributions.Ensemble, values=a.real(values))
     data = {"predictions": ensembles, "targets": a.real(a.Y), **_LONG}
-    statistic = a.choice("omnibus")
+    options = {"statistic": a.choice("omnibus")}
+    options["kernel"] = a.kernel(_WASSERSTEIN, without=a.OPTIONAL)
     return [
-        call(
-            "hypothesis_tests.ensemble_skce_test",
-            **data,
-            kernel=a.kernel(_WASSERSTEIN, without=a.OPTIONAL),
-            statistic=statistic,
-        ),
+        call("hypothesis_tests.ensemble_skce_test", **data, **options),
         call("hypothesis_tests.rank_histogram_test", **data),
     ]
 
@@ -178,29 +169,14 @@ def _comparison():
     reverse = {"loc": a.LOC[::-1], "scale": a.SCALE}
     other = _normal("mean", "deviation", reverse)
     by_score = {"others": other, "score": a.function(scores.crps, without=a.OPTIONAL)}
+    better = {"others": other, "alternative": a.choice("greater"), "weights": weights}
+    margin = {"margin": a.scale(0.3), "alternative": a.choice("less")}
+    gains = {"recalibration": recalibration.AffineScaling(), "one_of": 8, "slow": True}
     return [
-        call(
-            "hypothesis_tests.skce_difference",
-            **models,
-            others=other,
-            alternative=a.choice("greater"),
-            weights=weights,
-        ),
-        call(
-            "hypothesis_tests.skce_margin_test",
-            **models,
-            margin=a.scale(0.3),
-            alternative=a.choice("less"),
-        ),
+        call("hypothesis_tests.skce_difference", **models, **better),
+        call("hypothesis_tests.skce_margin_test", **models, **margin),
         NORMAL.call("hypothesis_tests.score_difference", **by_score, one_of=4),
-        NORMAL.call(
-            "hypothesis_tests.gain_difference",
-            recalibration=recalibration.AffineScaling(),
-            **by_score,
-            num_folds=a.integer(2),
-            one_of=8,
-            slow=True,
-        ),
+        NORMAL.call("hypothesis_tests.gain_difference", **by_score, **gains),
     ]
 
 
