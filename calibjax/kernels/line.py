@@ -67,8 +67,9 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     Vectors of which all components but one are equal lie on a line; this is found for concrete ones
     only.
     """
-    leaves = jax.tree.leaves(points)
-    if distance is None or any(map(_is_rounded, leaves)):
+    dtypes = map(jnp.result_type, jax.tree.leaves(points))
+    # Integers may be rounded to positions.
+    if distance is None or any(jnp.issubdtype(dtype, jnp.integer) for dtype in dtypes):
         return None
     x = _embedding(distance, without_draws(points))
     if x is None:
@@ -82,15 +83,6 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
         return None
     order: Any = xp.argsort(x[:, 0], stable=True)
     return Line(order, x[order, 0])
-
-
-def _is_rounded(values: Any) -> bool:
-    """Whether rounding may change integers in the precision of their positions."""
-    if not jnp.issubdtype(jnp.result_type(values), jnp.integer) or not jnp.size(values):
-        return False
-    largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
-    numbers = np.asarray(values, float) if checks.is_concrete(values) else np.inf
-    return bool(np.max(np.abs(numbers)) > largest)
 
 
 @jax.jit
