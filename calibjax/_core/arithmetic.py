@@ -151,21 +151,14 @@ def components(x: ArrayLike) -> list[jax.Array]:
     return [x]
 
 
-def map_components(
-    function: Callable[..., jax.Array], *points: ArrayLike | list[jax.Array]
-) -> list[jax.Array]:
-    """Elementwise function of the components of points (arrays, or lists of components)."""
-    lists = (x if isinstance(x, list) else components(x) for x in points)
-    return [function(*parts) for parts in zip(*lists, strict=True)]
-
-
 def sum_over_components(function: Callable[..., jax.Array], *points: ArrayLike) -> jax.Array:
     """Sum of an elementwise function of the components of arrays of equal shape, a scalar."""
     arrays = [jnp.asarray(x) for x in points]
     size = arrays[0].size
 
     def added(parts: list[jax.Array]) -> jax.Array:
-        return functools.reduce(jnp.add, map_components(function, *parts))
+        lists = (x if isinstance(x, list) else components(x) for x in parts)
+        return functools.reduce(jnp.add, (function(*x) for x in zip(*lists, strict=True)))
 
     if size <= UNROLLED:
         return jnp.sum(added(arrays))  # of one number: a scalar

@@ -77,7 +77,7 @@ class Distance:
     def embedding(self, points: PyTree) -> jax.Array | None:
         """Points x_i of a batch with d(p_i, p_j) = ‖x_i − x_j‖, [n, d]; None if unknown.
 
-        On a line, sums over pairs with exponential and Matérn kernels take linear time.
+        On a line, sums over pairs with exponential kernels take linear time.
 
         >>> import jax.numpy as jnp
         >>> from calibjax.distances import TotalVariation

@@ -1,4 +1,4 @@
-"""Exponential and Matérn kernels on a line, and smoothing with kernels."""
+"""Exponential kernels on a line, and smoothing with kernels."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from calibjax._core.pytree import T, record
 from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
-from calibjax.kernels.stationary import Exponential, Matern, Stationary, rate
+from calibjax.kernels.stationary import Exponential, Stationary, rate
 from calibjax.operators.line import Exponentials
 
 
@@ -35,16 +35,13 @@ class Line:
     positions: jax.Array
 
 
-_MATERN_POLYNOMIALS = {1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # by smoothness
-
-
 def distance_of_exponentials(kernel: Kernel) -> Distance | None:
-    """Distance of a sum of multiples of exponential and Matérn kernels and constants, or None.
+    """Distance of a sum of multiples of exponential kernels and constants, or None.
 
     None also if they have no distance, different distances, or distances with parameters.
     """
     each = [term for _, term in terms(kernel)]
-    if not all(type(term) in (Exponential, Matern, Constant) for term in each):
+    if not all(type(term) in (Exponential, Constant) for term in each):
         return None
     distances = [term.distance for term in each if type(term) is not Constant]
     if len(distances) > 1 and jax.tree.leaves(distances):
@@ -55,21 +52,13 @@ def distance_of_exponentials(kernel: Kernel) -> Distance | None:
 
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """Terms of a kernel with a `distance_of_exponentials`."""
-    rows = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]
     xp: Any = np if checks.is_concrete(kernel) else jnp  # runs no program
-    factors, rates = (xp.stack([xp.asarray(row[i], dtype) for row in rows]) for i in range(2))
-    return Exponentials(factors, rates, tuple(row[2] for row in rows))
-
-
-def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tuple[float, ...]]:
-    """Factor, rate and polynomial of a multiple of a kernel."""
-    factor = 1.0 if factor is None else factor
-    if isinstance(term, Constant):
-        return factor * term.value, 0.0, (1.0,)
-    slope = rate(term.length_scale, dtype)
-    if isinstance(term, Matern):
-        return factor, (2 * term.nu) ** 0.5 * slope, _MATERN_POLYNOMIALS[term.nu]
-    return factor, slope, (1.0,)
+    factors, rates = [], []
+    for factor, term in terms(kernel):
+        is_constant = isinstance(term, Constant)
+        factors.append((1.0 if factor is None else factor) * (term.value if is_constant else 1.0))
+        rates.append(0.0 if is_constant else rate(term.length_scale, dtype))
+    return Exponentials(*(xp.stack([xp.asarray(x, dtype) for x in y]) for y in (factors, rates)))
 
 
 def line_of(distance: Distance | None, points: object) -> Line | None:
@@ -78,8 +67,9 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     Vectors of which all components but one are equal lie on a line; this is found for concrete ones
     only.
     """
-    leaves = jax.tree.leaves(points)
-    if distance is None or any(map(_is_rounded, leaves)):
+    dtypes = map(jnp.result_type, jax.tree.leaves(points))
+    # Integers may be rounded to positions.
+    if distance is None or any(jnp.issubdtype(dtype, jnp.integer) for dtype in dtypes):
         return None
     x = _embedding(distance, without_draws(points))
     if x is None:
@@ -93,15 +83,6 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
         return None
     order: Any = xp.argsort(x[:, 0], stable=True)
     return Line(order, x[order, 0])
-
-
-def _is_rounded(values: Any) -> bool:
-    """Whether rounding may change integers in the precision of their positions."""
-    if not jnp.issubdtype(jnp.result_type(values), jnp.integer) or not jnp.size(values):
-        return False
-    largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
-    numbers = np.asarray(values, float) if checks.is_concrete(values) else np.inf
-    return bool(np.max(np.abs(numbers)) > largest)
 
 
 @jax.jit

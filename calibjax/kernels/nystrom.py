@@ -148,7 +148,6 @@ class Nystrom(Kernel):
     Attributes:
         kernel: k, positive semi-definite.
         landmarks: batch of r predictions. They must not be chosen with the targets.
-        whitening: L⁻¹, [r, r]; None by default: it is computed when the kernel is used.
 
     `Nystrom.from_predictions(kernel, predictions, num_landmarks)` chooses the landmarks.
 
@@ -171,7 +170,6 @@ class Nystrom(Kernel):
 
     kernel: Kernel
     landmarks: Distribution
-    whitening: jax.Array | None = None
 
     @classmethod
     @checked
@@ -220,15 +218,10 @@ class Nystrom(Kernel):
 
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features φ of a batch of predictions, [n, r]."""
-        whitening = self._whitening() if self.whitening is None else self.whitening
-        values = kernel_values(
-            self.kernel, without_draws(predictions), without_draws(self.landmarks)
-        )
-        return matmul(values, whitening.T)
-
-    def _whitening(self) -> jax.Array:
         landmarks = without_draws(self.landmarks)
-        return _inverse_root(kernel_values(self.kernel, landmarks, landmarks))
+        values = kernel_values(self.kernel, without_draws(predictions), landmarks)
+        whitening = _inverse_root(kernel_values(self.kernel, landmarks, landmarks))
+        return matmul(values, whitening.T)
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value at one pair of predictions."""
@@ -242,15 +235,13 @@ class Nystrom(Kernel):
         return -upper, upper
 
     def check_values(self, name: str) -> "Nystrom":
-        """Check the kernel and the landmarks, and compute the whitening."""
+        """Check the kernel and the landmarks."""
         kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
-        landmarks = checks.points(f"{name}.landmarks", self.landmarks)
-        if self.whitening is not None:
-            return Nystrom(kernel, landmarks, self.whitening)
+        checked = Nystrom(kernel, checks.points(f"{name}.landmarks", self.landmarks))
         expected = "a kernel that is positive semi-definite at the landmarks"
-        whitening: Any = Nystrom(kernel, landmarks)._whitening()
-        whitening = checks.satisfying(name, whitening, lambda x: abs(x) < np.inf, expected)
-        return Nystrom(kernel, landmarks, whitening)
+        features: Any = checked.factor(checked.landmarks)
+        checks.satisfying(name, features, lambda x: abs(x) < np.inf, expected)
+        return checked
 
 
 @jax.jit

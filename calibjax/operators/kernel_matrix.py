@@ -107,12 +107,12 @@ class LowRank(Operator):
 
 @record
 class OnLine(Operator):
-    """Σ_t c_t q_t(z) e^{−z} with z = r_t |x_i − x_j|, for points on a line: linear time, exact.
+    """Σ_t c_t exp(−r_t |x_i − x_j|), for points on a line: linear time, exact.
 
     Attributes:
         order: order of the points on the line, [n].
         positions: positions in this order, [n].
-        terms: factors c, rates r and polynomials q, `lines.Exponentials`.
+        terms: factors c and rates r, `lines.Exponentials`.
     """
 
     order: jax.Array

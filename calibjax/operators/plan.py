@@ -27,7 +27,6 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel, TensorProduct, nystrom
 from calibjax.kernels.base import combine_on_pairs, prediction_kernel, without_draws
 from calibjax.kernels.expectations import (
-    Views,
     batch_features,
     features,
     few_features,
@@ -130,7 +129,7 @@ class Featured:
     kernel: Any
     prepared: Any
     operators: tuple[Any, ...]
-    seen: Views | None = None
+    seen: tuple[Any, ...] | None = None
 
     def with_views(self, predictions: Any) -> "Featured":
         """With the data common to all targets, unless it takes much memory."""

@@ -36,8 +36,7 @@ class FeaturedProduct:
     """Checked tensor product whose sums over pairs follow from sums over samples.
 
     Attributes:
-        kernel: tensor product of a `Nystrom` kernel with its whitening, and a target kernel with
-            features.
+        kernel: tensor product of a `Nystrom` kernel, and a target kernel with features.
         prepared: data for the features of the target kernel.
         landmarks: landmarks of the kernel on predictions.
         shape: numbers of features of both kernels, r and r_Y.

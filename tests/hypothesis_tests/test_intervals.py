@@ -68,7 +68,7 @@ def _linear_cases(n):
     normals = distributions.Normal(loc, jnp.exp(loc / 4))
     smooth = kernels.SquaredExponential(1.0, distances.Wasserstein())
     low_rank = kernels.Nystrom(smooth, jax.tree.map(lambda x: x[:3], normals))
-    on_line = kernels.Exponential(0.2) + 0.5 * kernels.Matern(0.7, nu=2.5) + kernels.Constant(0.1)
+    on_line = kernels.Exponential(0.2) + 0.5 * kernels.Exponential(0.7) + kernels.Constant(0.1)
     scores = kernels.NormalScore(kernels.SquaredExponential(0.5))
     return {
         "line": (on_line, kernels.White(), binary, rng.integers(0, 2, n)),

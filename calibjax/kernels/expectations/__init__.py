@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Ensemble, Mixture
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -374,16 +374,9 @@ def few_features(kernel: TargetKernel, predictions: Distribution, *, once: bool)
     return total
 
 
-@record
-class Views:
-    """What the features of each term of a target kernel need of n predictions."""
-
-    terms: tuple[Any, ...]
-
-
-def views(kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution) -> Views:
-    """What `batch_features` needs of n predictions, which is the same for all targets."""
-    return Views(jax.vmap(lambda p: _views_of_one(kernel, prepared, p))(bare(predictions)))
+def views(kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution) -> tuple:
+    """What `batch_features` needs of n predictions for each term, the same for all targets."""
+    return jax.vmap(lambda p: _views_of_one(kernel, prepared, p))(bare(predictions))
 
 
 def _views_of_one(kernel: TargetKernel, prepared: tuple[Any, ...], p: Any) -> tuple[Any, ...]:
@@ -398,11 +391,14 @@ def has_offsets(kernel: TargetKernel, predictions: Distribution) -> bool:
 
 
 def offsets(
-    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, seen: Views
+    kernel: TargetKernel,
+    prepared: tuple[Any, ...],
+    predictions: Distribution,
+    seen: tuple[Any, ...],
 ) -> jax.Array | None:
     """Centered kernel of each prediction with itself, minus ‖f‖², [n]; None: zero."""
     predictions, total = bare(predictions), None
-    for (factor, term), one, view in zip(terms(kernel), prepared, seen.terms, strict=True):
+    for (factor, term), one, view in zip(terms(kernel), prepared, seen, strict=True):
         if (offset := _features_of(term, predictions).offset) is not None:
             values = jax.vmap(functools.partial(offset, term, one))(predictions, view)
             values = values if factor is None else factor * values
@@ -431,7 +427,7 @@ def batch_features(
     prepared: tuple[Any, ...],
     predictions: Distribution,
     targets: ArrayLike,
-    seen: Views | None = None,
+    seen: tuple[Any, ...] | None = None,
 ) -> jax.Array:
     """Features of targets [b, n, ...] of n predictions, [r, b, n], of which views may be known."""
     predictions = bare(predictions)
@@ -442,7 +438,7 @@ def batch_features(
         samples = jax.vmap(functools.partial(residual, term, of[0]), out_axes=-1)
         return jax.vmap(samples, (None, 0), out_axes=1)(of[1], targets)
 
-    return jnp.concatenate(_scaled(kernel, zip(prepared, seen.terms, strict=True), of_term))
+    return jnp.concatenate(_scaled(kernel, zip(prepared, seen, strict=True), of_term))
 
 
 def _features_of(term: TargetKernel, p: Distribution) -> Features:
