@@ -79,7 +79,7 @@ _RULES = {
     _of_parts("kernel"): (K.base.Scaled, K.Stein, KernelRecalibration, D.MaximumMeanDiscrepancy),
     _of_parts("prediction", "target"): (K.TensorProduct,),
     _of_parts("kernel", "landmarks"): (K.Nystrom,),
-    _stationary: (K.SquaredExponential, K.Exponential, PowerExponential),
+    _stationary: (K.SquaredExponential, K.Exponential, K.Matern, PowerExponential),
     _changed(center=1, unit=1): (Regressor,),
     (lambda several, c: [in_units(x, c) for x in several]): (list,),
     (lambda p, c: dataclasses.replace(p, loc=p.loc + p.loc.dtype.type(np.log(c)))): (

@@ -27,8 +27,8 @@ Functions, and classes that are not registered, are refused. A distance of your 
 
 A target kernel needs expectations under the predictions, see `register_expectations`; for class
 predictions and draws every kernel has them. Class labels are names: kernels of distances between
-labels (`SquaredExponential`, `Exponential`, `PowerExponential`) are refused, unless a `LabelKernel`
-asks for them explicitly:
+labels (`SquaredExponential`, `Exponential`, `PowerExponential`, `Matern`) are
+refused, unless a `LabelKernel` asks for them explicitly:
 
 >>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
 >>> kernel = TensorProduct(InnerProduct(), order)
@@ -41,7 +41,7 @@ from calibjax.kernels.defaults import default_kernel, default_kernels, median_he
 from calibjax.kernels.expectations import classes, normal, others
 from calibjax.kernels.nystrom import Nystrom
 from calibjax.kernels.residuals import Fisher, NormalScore, PearsonResidual
-from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
+from calibjax.kernels.stationary import Exponential, Matern, SquaredExponential, Stein
 
 del classes, normal, others
 
@@ -51,6 +51,7 @@ __all__ = [
     "Fisher",
     "Kernel",
     "LabelKernel",
+    "Matern",
     "NormalScore",
     "Nystrom",
     "PearsonResidual",

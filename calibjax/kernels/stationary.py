@@ -1,5 +1,6 @@
 """Kernels that are functions of a distance, and Stein kernels of densities."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from calibjax.distributions.constraints import Constraint, positive
 from calibjax.kernels.base import Conditional, Interval, Kernel, LabelKernel, White
 
 _UP_TO_TWO = "values in (0, 2]"
+_FAR = 1e9  # beyond, polynomials are negligible against exponentials; its square is finite
 
 
 def _exponent(name: str, value: object) -> Any:
@@ -48,6 +50,13 @@ def _in_own_units(length_scale: jax.Array | float, points: PyTree) -> tuple[jax.
     scale = _scale(length_scale, floating_dtype(points))
     unit = lax.stop_gradient(scale)
     return unit, unit * reciprocal(scale)
+
+
+def _smoothness(nu: Any, name: str = "nu") -> float:
+    """Smoothness of one of the two Matérn kernels."""
+    if not isinstance(nu, float) or nu not in (1.5, 2.5):
+        raise ValueError(f"{name}: expected 1.5 or 2.5, got {nu!r}")
+    return nu
 
 
 class Stationary(Kernel):
@@ -143,6 +152,50 @@ class Exponential(Stationary):
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
         """−d / ℓ."""
         return -ratio
+
+
+@record
+class Matern(Stationary):
+    """Matérn kernel of smoothness ν = 3/2 or 5/2, a function of z = √(2ν) d(x, y) / ℓ.
+
+        ν = 3/2:  (1 + z) exp(−z),        ν = 5/2:  (1 + z + z² / 3) exp(−z).
+
+    Positive semi-definite if d embeds isometrically in a Hilbert space. Derivatives between equal
+    points are correct up to third order, where they exist, but not of fourth order.
+
+    Attributes:
+        length_scale: ℓ > 0, in units of the distance.
+        distance: d.
+        nu: ν, 1.5 or 2.5 (static). `Exponential` is the kernel of smoothness 1/2, and
+            `SquaredExponential` its limit for large ν.
+
+    Raises:
+        ValueError: if ν is another number.
+
+    References: none of the four papers has it; Rasmussen and Williams (2006), eq. (4.17).
+
+    >>> print(f"{Matern(length_scale=3**0.5)(0.0, 2.0):.4f}")  # 3 exp(−2)
+    0.4060
+    >>> print(f"{Matern(length_scale=5**0.5, nu=2.5)(0.0, 3.0):.4f}")  # 7 exp(−3)
+    0.3485
+    """
+
+    length_scale: jax.Array | float = parameter(positive, default=1.0)
+    distance: Distance = part(checks.distance_values, default_factory=Euclidean)
+    nu: float = dataclasses.field(
+        default=1.5, kw_only=True, metadata={"static": True, "check": _smoothness}
+    )
+
+    @property
+    def _slope(self) -> float:
+        nu = _smoothness(self.nu)
+        return -nu / (2 * (nu - 1))
+
+    def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
+        """log(1 + z) − z, or log(1 + z + z² / 3) − z."""
+        z = (2 * _smoothness(self.nu)) ** 0.5 * ratio
+        near = jnp.minimum(z, _FAR)
+        return jnp.log1p(near if self.nu == 1.5 else near * (1 + near / 3)) - z
 
 
 @record

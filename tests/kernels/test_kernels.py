@@ -1,7 +1,10 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from calibjax import distances, distributions, kernels
 from calibjax.kernels.stationary import PowerExponential
@@ -53,6 +56,11 @@ def test_values_from_the_formulas():
     np.testing.assert_allclose(kernels.SquaredExponential(2.0)(x, y), np.exp(-25 / 8), rtol=1e-14)
     np.testing.assert_allclose(kernels.Exponential(2.0)(x, y), np.exp(-2.5), rtol=1e-14)
     np.testing.assert_allclose(PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14)
+    for nu in (1.5, 2.5):
+        kernel = kernels.Matern(2.0, nu=nu)
+        z = np.sqrt(2 * nu) * 2.5  # by the definition for every smoothness, with Bessel functions
+        expected = 2 ** (1 - nu) / scipy.special.gamma(nu) * z**nu * scipy.special.kv(nu, z)
+        np.testing.assert_allclose(kernel(x, y), expected, rtol=1e-13)
     of_labels = kernels.LabelKernel(jnp.arange(4.0).reshape(2, 2))
     assert of_labels(1, 0) == of_labels(True, False) == 2
 
@@ -73,6 +81,8 @@ def test_algebra():
         kernels.SquaredExponential,
         kernels.Exponential,
         PowerExponential,
+        kernels.Matern,
+        functools.partial(kernels.Matern, nu=2.5),
     ],
 )
 def test_length_scales_whose_squares_overflow_give_the_limits(kind):
@@ -110,6 +120,8 @@ def test_second_derivatives_where_points_are_equal(distance, point, unit):
     """Of 1 − a d² + …, in all orders of differentiation."""
     curvatures = [
         (kernels.SquaredExponential(0.7, distance), 1),
+        (kernels.Matern(0.7, distance), 3),
+        (kernels.Matern(0.7, distance, nu=2.5), 5 / 3),
         (PowerExponential(0.7, 2.0, distance), 2),
         (PowerExponential(0.7, 1.5, distance), 0),  # none: zero by convention
         (kernels.Exponential(0.7, distance), 0),

@@ -1,5 +1,7 @@
 """Calls of kernels and distances."""
 
+import functools
+
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels, recalibration
@@ -97,6 +99,7 @@ def _prediction_kernels():
 
     makers = {
         "stationary.PowerExponential": a.made(PowerExponential, **scale, exponent=a.scale(0.7)),
+        "Matern": a.made(kernels.Matern, **scale),
         "Constant": a.made(kernels.Constant, value=a.scale(1.2)),
         "Exponential distances.elementary.SquaredEuclidean": a.made(
             lambda x: exponential(x, SquaredEuclidean()), **scale
@@ -112,6 +115,7 @@ def _prediction_kernels():
             unit=a.scale(1.2, without=("0", "subnormal")),  # which processors take for zero
         ),
         "Product": a.made(product, **scale),
+        "Matern 5/2": a.made(functools.partial(kernels.Matern, nu=2.5), **scale),
     }
     return [
         *(
