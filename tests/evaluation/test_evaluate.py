@@ -327,6 +327,7 @@ def test_what_has_no_unit_does_not_depend_on_the_unit(task):
 )
 def test_data_sets_of_other_lengths_share_their_programs(kind):
     """Of calibrated data, which all take the same way through the evaluation."""
+    jax.clear_caches()  # programs of the tests before
     stages = []
 
     def evaluated(n):

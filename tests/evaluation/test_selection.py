@@ -184,7 +184,7 @@ def test_what_cannot_be_fitted_is_said(everywhere):
     assert f"unfit           not fitted  {reason}" in str(found)
     with pytest.raises(ValueError, match="at least one that can be fitted, got 'unfit': .*no max"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"unfit": _Unfit(everywhere)})
-    with pytest.raises(TypeError, match="recalibration: expected a record with methods"):
+    with pytest.raises(TypeError, match=r"recalibrations\['unfit'\]: expected a record"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"unfit": object()})
 
 
