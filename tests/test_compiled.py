@@ -17,7 +17,7 @@ from calibjax.kernels.expectations import single_expectation
 from tests import oracles
 
 pytestmark = pytest.mark.optimised
-N, D, M = 300, 33, 129  # components of vectors, and classes where differences are cheap
+N, D = 300, 33  # components of vectors
 CASES = {}
 
 

@@ -33,18 +33,6 @@ def test_structures_of_different_classes_differ():
     assert structures[0] != structures[1]
 
 
-def test_flattening():
-    paths = jax.tree_util.tree_leaves_with_path((One(1.0), Other(2.0)))
-    assert [(jax.tree_util.keystr(path), leaf) for path, leaf in paths] == [
-        ("[0].value", 1.0),
-        ("[1].value", 2.0),
-    ]
-    doubled = jax.jit(lambda x: jax.tree.map(lambda leaf: 2 * leaf, x))(Other(1.5, size=5))
-    assert isinstance(doubled, Other)
-    assert doubled.size == 5
-    np.testing.assert_array_equal(doubled.value, 3)
-
-
 def test_large_arrays_are_summarised():
     small = Normal(jnp.zeros(2, jnp.float32), np.ones(2))
     expected = "Normal(loc=Array([0., 0.], dtype=float32), scale=array([1., 1.]))"

@@ -134,7 +134,6 @@ def powers(found, value, c):
 
 
 UNITS = {name: call for name, call in calls().items() if has_unit(call)}
-MEMBERS = "distributions.Distribution[{}, members]"
 QUICK = "estimators.skce[Normal]", "scores.crps[Laplace]", "scores.pinball_loss[Mixture]"
 
 

@@ -22,7 +22,6 @@ from calibjax import distances, estimators
 from calibjax import distributions as D
 from calibjax import hypothesis_tests as H
 from calibjax import kernels as K
-from calibjax.recalibration import AffineScaling, recalibration_gain
 from tests import oracles
 
 LEVEL = 0.05, 0.05
@@ -388,22 +387,6 @@ def test_intervals_of_shifted_normals(n, has_weights):
     """The truth is that of many samples; weighted, 272 (E w)² / E w² = 272 / e samples count."""
     truth = estimators.skce_block(*shifted(jax.random.key(1), 100_000), block_size=500)
     check(Row(functools.partial(misses_of_shifted, truth, n, has_weights), (0.04, 0.06)))
-
-
-def gain(key):
-    keys = jax.random.split(key, 3)
-    predictions = D.Normal(jax.random.normal(keys[0], (1000,)), jnp.ones(1000))
-    targets = predictions.loc + 0.2 + 1.2 * jax.random.normal(keys[1], (1000,))
-    methods = {"affine": AffineScaling()}
-    return recalibration_gain(keys[2], methods, predictions, targets)["affine"]
-
-
-@pytest.mark.slow
-def test_intervals_of_gains():
-    """Of the mean gain: 93.6 % of 2000 data sets of 1000 samples, and 91 % of those of 200."""
-    gains = jax.vmap(jax.jit(gain))(jax.random.split(jax.random.key(0), 500))
-    truth = jnp.mean(gains.mean)
-    assert 0.92 <= np.mean((gains.low <= truth) & (truth <= gains.high)) <= 0.98
 
 
 def check(row):

@@ -30,7 +30,6 @@ WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
 LOW_RANK = kernels.TensorProduct(
     kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
 )
-PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
 
 
 def rows(tree: Any, chosen: Any) -> Any:

@@ -5,9 +5,10 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
 import scipy.special
 
+from calibjax.distributions import Bernoulli
+from calibjax.recalibration import TemperatureScaling
 from paper_repro.data import classifiers as l21_classifiers
 from paper_repro.l21 import methods as l21_methods
 from paper_repro.l21 import networks as l21_networks
@@ -61,14 +62,11 @@ def test_temperatures_of_confidences():
     confidences[np.flatnonzero(correct == 0)[0]] = 1
     arrays = jnp.asarray(confidences), jnp.asarray(correct)
     data = l21_methods.Data(*arrays, jnp.arange(400) // 200 * 2, None, None, {})
-    temperatures = np.asarray(l21_methods._group_temperatures(data, 3))
-    np.testing.assert_array_equal(np.isnan(temperatures), [False, True, False])
-    eps = np.finfo(float).eps
-    log_odds = scipy.special.logit(np.clip(confidences, eps, 1 - eps))
-    for members, found in ((slice(200), temperatures[0]), (slice(200, 400), temperatures[2])):
-        signed = np.where(correct == 1, log_odds, -log_odds)[members]
-        nll = lambda x: np.logaddexp(0, -signed / np.exp(x)).sum()  # noqa: B023, E731
-        best = scipy.optimize.minimize_scalar(nll, bounds=(-3, 3), options={"xatol": 1e-9})
-        np.testing.assert_allclose(found, np.exp(best.x), rtol=1e-5)
-    scaled = l21_methods._scaled_confidences(temperatures[0], data)
-    np.testing.assert_allclose(scaled, scipy.special.expit(log_odds / temperatures[0]))
+    found = np.asarray(l21_methods._group_temperatures(data, 3))
+    assert np.isnan(found).tolist() == [False, True, False]
+    odds = scipy.special.logit(np.minimum(confidences, 1 - np.finfo(float).eps))
+    clipped, fit = Bernoulli(scipy.special.expit(odds)), TemperatureScaling().fit
+    both = [fit(clipped[rows], correct[rows]) for rows in (slice(200), slice(200, 400))]
+    np.testing.assert_allclose(found[[0, 2]], both, rtol=1e-5)
+    scaled = l21_methods._scaled_confidences(found[0], data)
+    np.testing.assert_allclose(scaled, scipy.special.expit(odds / found[0]))
