@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from calibjax._core import environment
+from experiments.harness import data_files
 
 
 def files_of(folder):
@@ -15,11 +15,11 @@ def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
     def failing(*arguments):
         raise OSError("no space left on device")
 
-    environment.write(tmp_path / "a", "before")
+    data_files.write(tmp_path / "a", "before")
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", failing)
         with pytest.raises(OSError, match="no space left"):
-            environment.write(tmp_path / "a", "after")
+            data_files.write(tmp_path / "a", "after")
     assert files_of(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "before"
 
@@ -27,7 +27,7 @@ def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
 def test_threads_write_the_same_file(tmp_path):
     def write():
         for _ in range(20):
-            environment.write(tmp_path / "a", "x" * 10_000)
+            data_files.write(tmp_path / "a", "x" * 10_000)
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:

@@ -1,13 +1,11 @@
-"""Devices, batches, options of the compiler, optional packages, files and HTML."""
+"""Devices, batches, options of the compiler, optional packages, HTML."""
 
 import functools
 import importlib
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from importlib import metadata
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -158,17 +156,6 @@ def imported(module: str, use: str, extra: str) -> ModuleType:
     except ImportError as error:
         advice = f"pip install 'calibjax[{extra}]'"
         raise ImportError(f"{use}, which is not installed: {advice}") from error
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically, also if other processes write the same file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

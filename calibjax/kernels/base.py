@@ -263,8 +263,6 @@ class TensorProduct(Kernel):
         prediction: kernel k_P on predictions.
         target: kernel k_Y on targets.
 
-    The product of two tensor products is again a tensor product.
-
     References: W21 §3.2 and App. D.
 
     >>> import jax.numpy as jnp
@@ -285,13 +283,6 @@ class TensorProduct(Kernel):
         if not all(isinstance(point, tuple | list) and len(point) == 2 for point in (x, y)):
             raise TypeError("kernel: expected a kernel on single points, got TensorProduct")
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
-
-    def __mul__(self, other: object) -> Kernel:
-        if isinstance(other, TensorProduct):
-            return TensorProduct(self.prediction * other.prediction, self.target * other.target)
-        return super().__mul__(other)
-
-    __rmul__ = __mul__
 
     def value_range(self) -> Interval:
         """Bounds of the products of values of both kernels."""

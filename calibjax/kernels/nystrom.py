@@ -123,7 +123,8 @@ def sufficient(
     kernel: KernelFunction[T], points: T, tolerance: jax.Array | float, limit: int
 ) -> PivotedCholesky | None:
     """Decomposition with all errors below a tolerance; None if it has more than `limit` pivots."""
-    for size in sorted({min(_FEW, limit), min(_MANY, limit)}):
+    largest = min(limit, _MANY)
+    for size in (_FEW, largest) if largest > 4 * _FEW else (largest,):
         approximation = decompose(kernel, points, tolerance, size=size)
         if approximation.residual <= tolerance:
             return approximation

@@ -206,11 +206,12 @@ def mean_over_pairs(
     """
     # Ones of this type leave that of f.
     each = jnp.ones(length_of(xs), jnp.int8) if weights is None else weights
-    total = _forms(function, args, xs, each[:, None], include_diagonal, tile_size)[0]
+    forms = quadratic_forms(function, args, xs, each[:, None], tile_size=tile_size)
+    (off_diagonal,), (diagonal,) = forms
     n = length_of(xs) if weights is None else weights.sum()
     if include_diagonal:
-        return total / n / n
-    return total / (n * (n - 1.0) if weights is None else 2 * _mass_of_pairs(weights))
+        return (off_diagonal + diagonal) / n / n
+    return off_diagonal / (n * (n - 1.0) if weights is None else 2 * _mass_of_pairs(weights))
 
 
 @_reduction
@@ -244,27 +245,12 @@ def quadratic_forms(
     [4.] [5.]
     """
     diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
-    off_diagonal = _forms(function, args, xs, weights, False, tile_size)
-    return off_diagonal, matmul(diagonal, jnp.square(weights))
-
-
-def _forms(
-    function: PairFunction[Args, Point],
-    args: Args,
-    xs: Point,
-    weights: jax.Array,
-    include_diagonal: bool,
-    tile_size: int | None,
-) -> jax.Array:
-    """Σ_ij w_ic f(x_i, x_j) w_jc, [c], without i = j or with them, which need no other program."""
-    one = jax.tree.map(lambda leaf: leaf[0], xs)
-    dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
+    dtype = jnp.result_type(diagonal, weights)
     dtype = dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float)
     size = size_of(xs, tile_size)
     rows = split(xs, size), split_weights(weights.astype(dtype), size)
     length = rows[1].shape[1]
-    halves = np.triu(np.ones((length, length), dtype), 1)
-    halves += 0.5 * include_diagonal * np.eye(length, dtype=dtype)
+    above = np.triu(np.ones((length, length), bool), 1)
 
     def sums(data: tuple[Any, PyTree], pairs: jax.Array) -> jax.Array:
         args, rows = data
@@ -273,8 +259,8 @@ def _forms(
         def add_pair(total: _Pair, pair: jax.Array) -> tuple[Any, None]:
             (x, v), (y, w) = (lax.optimization_barrier(take(rows, index)) for index in pair)
             values = evaluate(function, args, x, y)
-            share = jnp.where(pair[0] < pair[1], 1, jnp.where(pair[0] == pair[1], halves, 0))
-            values = jnp.where(share > 0, share * values, 0)
+            is_pair = (pair[0] < pair[1]) | ((pair[0] == pair[1]) & above)
+            values = jnp.where(is_pair, values, 0)
             return add(total, jnp.sum(v * product(values, w), 0)), None
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
@@ -285,7 +271,8 @@ def _forms(
 
         return lax.map(of_group, pairs)
 
-    return 2 * jnp.sum(map_shared(sums, (args, rows), pairs(length_of(rows))), 0)
+    off_diagonal = 2 * jnp.sum(map_shared(sums, (args, rows), pairs(length_of(rows))), 0)
+    return off_diagonal, matmul(diagonal, jnp.square(weights))
 
 
 @_reduction

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -390,12 +389,6 @@ def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
     return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))
 
 
-def _kernel_of_points(value: Any, name: str) -> Any:
-    kernel = checks.kernel_or_function(value, name)
-    # A function is not a pytree.
-    return Partial(kernel) if any(map(callable, jax.tree.leaves(kernel))) else kernel
-
-
 def _tolerance(value: Any, name: str) -> Any:
     return value if value is None else checks.proportion(name, value)
 
@@ -492,7 +485,7 @@ class KernelRidge(EstimationFunction):
     [0.25 0.16]
     """
 
-    kernel: Kernel = part(_kernel_of_points, default=SquaredExponential(1.0))
+    kernel: Kernel = part(checks.kernel_values, default=SquaredExponential(1.0))
     _: dataclasses.KW_ONLY
     two_step: bool = dataclasses.field(default=False, metadata={"static": True})
     rank: int | None = dataclasses.field(default=None, metadata={"static": True})
@@ -541,10 +534,6 @@ class KernelRidge(EstimationFunction):
 
     def _options(self, points: Distribution) -> tuple[int, Any]:
         """Rank and tolerance for these predictions; rank n if the full matrix is faster."""
-        one = jax.tree.map(lambda leaf: leaf[0], points)
-        value = jax.eval_shape(self.kernel, one, one)
-        if getattr(value, "shape", None) != () or value.dtype.kind not in "fiub":
-            raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
         leaves = jax.tree.leaves(points)
         tolerance = self.tolerance
         if tolerance is None:

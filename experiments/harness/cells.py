@@ -20,8 +20,8 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from calibjax._core.environment import write
 from experiments.harness import data_files
+from experiments.harness.data_files import write
 from experiments.harness.messages import log
 
 BLOCK = 500  # data sets whose keys come from one name

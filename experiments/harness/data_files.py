@@ -1,4 +1,4 @@
-"""Reading what a user hands over by --data.
+"""Reading what a user hands over by --data, and writing files.
 
 Everything that is wrong with a file raises a `DataError`, a line that names the file, the row
 where there is one, what was expected and what came.
@@ -7,6 +7,8 @@ where there is one, what was expected and what came.
 import csv
 import hashlib
 import io
+import os
+import secrets
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,14 @@ def read_array(path: Path) -> np.ndarray:
         found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "several"
         raise DataError(f"--data: expected an array of numbers in {path}, got {found}")
     return array
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Writes a file atomically, also if other processes write the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from calibjax._core.environment import write
 from experiments.harness import stand_in
+from experiments.harness.data_files import write
 from experiments.harness.messages import log
 
 # Of Okabe and Ito (2008), Color universal design, which the colour-blind can tell apart.

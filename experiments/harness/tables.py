@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from calibjax._core.environment import write
 from experiments.harness import stand_in
+from experiments.harness.data_files import write
 from experiments.harness.messages import log
 
 STAND_IN = """
