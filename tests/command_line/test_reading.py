@@ -53,7 +53,7 @@ def test_infinite_quantiles(written):
 
 
 def test_groups_features_weights_and_missing_values(written):
-    names = ["loc", "scale", "target", "group_a", "group_b", "feature_x", "features.y", "w", "id"]
+    names = ["mean", "sd", "target", "group_a", "group_b", "feature_x", "features.y", "w", "id"]
     groups = np.array(["north", "south"])[LABELS % 2]
     content = csv(names, LOC, SCALE, TARGET, groups, LABELS, *PROBS.T[:2], SCALE, LABELS)
     path = written(content + "1,1,1,?,1,1,1,1,1\n1,1,-,north,1,1,1,1,1\n")
@@ -93,9 +93,6 @@ def test_files_are_models_of_the_same_targets(written, calls, capsys, tmp_path):
     assert list(models) == list(load(files).predictions) == ["a", "b"]
     np.testing.assert_array_equal(models["b"].loc, [1, 3])
     np.testing.assert_array_equal(targets, [0.1, 0.2])
-    (tmp_path / "other").mkdir()
-    other = written("mean,sd,target\n0.2,0.5,0.1\n0.4,0.3,0.2\n", "other/a.csv")
-    assert list(load([files[0], other]).predictions) == [files[0], other]  # of one name
     report = tmp_path / "report.html"
     assert main([*files, "--report", str(report)]) == 0
     text = report.read_text()
