@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from calibjax._core import environment
 from calibjax.evaluation.record import (
-    FOUND,
-    TO_DO,
     Advice,
     Evaluation,
     Section,
@@ -29,7 +27,6 @@ def page(
     evaluation: Evaluation,
     figures: "Mapping[str, Figure]",
     facts: Sequence[tuple[str, str]],
-    missing: str,
     **texts: str,
 ) -> str:
     """HTML of a report: what was found and what to do, figures, numbers, how to get them again.
@@ -38,18 +35,15 @@ def page(
         evaluation: what was found.
         figures: its figures by name; their captions are the evaluation's.
         facts: what was evaluated, by name.
-        missing: why there are no figures, if there are none.
-        texts: title; by what the page was made; how Python gets the data (arguments, seed and
-            call); and the command that writes this page.
+        texts: title; how Python gets the data (arguments, seed and call); and the command that
+            writes this page.
     """
     parts = {
         "style": [(_FOLDER / "style.css").read_text("utf-8")],
         "description": [escape(evaluation.description)],
-        "found": [FOUND],
         "verdict": map(escape, evaluation.sentences[:1]),
         "sentences": map(environment.paragraph, evaluation.sentences[1:]),
         "advice": _advice(evaluation.advice),
-        "missing": map(environment.paragraph, filter(None, [missing])),
         "figures": (_figure(evaluation, *one) for one in figures.items()),
         "sections": map(_section, range(len(evaluation.sections)), evaluation.sections),
         "notes": (environment.paragraph(note, "remark") for note in evaluation.notes),
@@ -68,7 +62,7 @@ def page(
 def _advice(advice: Sequence[Advice]) -> Iterator[str]:
     """What to do."""
     if advice:
-        yield f'<section class="advice" aria-labelledby="advice"><h2 id="advice">{TO_DO}</h2>'
+        yield '<section class="advice" aria-labelledby="advice"><h2 id="advice">What to do</h2>'
         yield from to_do(advice)
         yield "</section>"
 

@@ -1,7 +1,7 @@
 """Are the predictions in a file calibrated?
 
 Prints what is wrong, by how much, and how sure that is; --report writes a page with figures.
-Several files are compared. These columns are recognised:
+Several models in a file are compared. These columns are recognised:
 
   prob_CLASS ...       probabilities of classes          label: one of these classes
   prob                 probability of label 1            label: 0 or 1
@@ -19,17 +19,10 @@ file or option is wrong.
 import argparse
 import contextlib
 import dataclasses
-import datetime
-import functools
-import hashlib
 import json
 import os
-import platform
-import re
-import secrets
 import shlex
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,8 +37,6 @@ from calibjax.command_line import page
 from calibjax.command_line.reading import (
     Data,
     InputError,
-    check_same_rows,
-    listed,
     load_file,
     printable,
     refuse,
@@ -65,40 +56,32 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {line} (--help shows the options)\n")
 
 
-# By title: options, what stands for their values ("...": several), what they are for, and settings.
-_OPTIONS: Mapping[str, Sequence[tuple[Any, ...]]] = {
-    "predictions (names of columns, or patterns such as 'member*' where several are taken)": [
-        ("--target", "COLUMN", "the labels or targets"),
-        ("--probability", "COLUMN", "the probability of the label --positive"),
-        ("--positive", "VALUE", "the label whose probability is predicted"),
-        ("--classes", "COLUMN=VALUE ...", "probabilities of these labels"),
-        ("--mean", "COLUMN", "the mean of normal distributions"),
-        ("--sd", "COLUMN", "their standard deviation"),
-        ("--quantiles", "LEVEL=COLUMN ...", "quantiles of these levels"),
-        ("--members", "COLUMN ...", "members of ensembles"),
-        ("--lower", "COLUMN", "the lower end of central prediction intervals"),
-        ("--upper", "COLUMN", "their upper end"),
-        ("--level", "LEVEL", "their probability, such as 0.9", {"type": float}),
-        ("--models", "COLUMN ...", "probabilities of --positive by several models; compared"),
-    ],
-    "other columns": [
-        ("--groups", "COLUMN ...", "groups, each column a division of its own"),
-        ("--features", "COLUMN ...", "features, all columns together"),
-        ("--weights", "COLUMN", "weights of the rows, such as survey weights", {"nargs": 1}),
-        ("--clusters", "COLUMN", "clusters of dependent rows, for comparisons", {"nargs": 1}),
-    ],
-    "reading": [
-        ("--sep", "CHARACTER", "between values, or tab (default: comma; tab in .tsv)"),
-        ("--decimal", "MARK", "decimal mark (default: a point)", {"choices": (".", ",")}),
-        ("--na", "TEXT ...", "more texts for missing values, besides NA, NaN, null, ?, ..."),
-        ("--skip-missing", "", "leave out rows with a missing value; the output says how many"),
-    ],
-    "output": [
-        ("--report", "HTML", "write a page with figures", {"type": Path}),
-        ("--json", "", "print JSON instead of a table"),
-        ("--seed", "N", "seed of all random numbers (default: 0)", {"type": int, "default": 0}),
-    ],
-}
+# Options, what stands for their values ("...": several), what they are for, and settings.
+_OPTIONS: Sequence[tuple[Any, ...]] = (
+    ("--target", "COLUMN", "the labels or targets"),
+    ("--probability", "COLUMN", "the probability of the label --positive"),
+    ("--positive", "VALUE", "the label whose probability is predicted"),
+    ("--classes", "COLUMN=VALUE ...", "probabilities of these labels"),
+    ("--mean", "COLUMN", "the mean of normal distributions"),
+    ("--sd", "COLUMN", "their standard deviation"),
+    ("--quantiles", "LEVEL=COLUMN ...", "quantiles of these levels"),
+    ("--members", "COLUMN ...", "members of ensembles, names or patterns such as 'member*'"),
+    ("--lower", "COLUMN", "the lower end of central prediction intervals"),
+    ("--upper", "COLUMN", "their upper end"),
+    ("--level", "LEVEL", "their probability, such as 0.9", {"type": float}),
+    ("--models", "COLUMN ...", "probabilities of --positive by several models; compared"),
+    ("--groups", "COLUMN ...", "groups, each column a division of its own"),
+    ("--features", "COLUMN ...", "features, all columns together"),
+    ("--weights", "COLUMN", "weights of the rows, such as survey weights", {"nargs": 1}),
+    ("--clusters", "COLUMN", "clusters of dependent rows, for comparisons", {"nargs": 1}),
+    ("--sep", "CHARACTER", "between values, or tab (default: comma; tab in .tsv)"),
+    ("--decimal", "MARK", "decimal mark (default: a point)", {"choices": (".", ",")}),
+    ("--na", "TEXT ...", "more texts for missing values, besides NA, NaN, null, ?, ..."),
+    ("--skip-missing", "", "leave out rows with a missing value; the output says how many"),
+    ("--report", "HTML", "write a page with figures", {"type": Path}),
+    ("--json", "", "print JSON instead of a table"),
+    ("--seed", "N", "seed of all random numbers (default: 0)", {"type": int, "default": 0}),
+)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -116,25 +99,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    files = "CSV or TSV; several are models of the same targets"
-    parser.add_argument("files", nargs="*", metavar="FILE", help=files, type=Path)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="CSV or TSV", type=Path)
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     demo = "evaluate a FILE that ships with calibjax (default: digits), and write the page"
     parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=demo)
-    for title, rows in _OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for name, value, words, *settings in rows:
-            more: dict[str, Any] = {"metavar": value} if value else {"action": "store_true"}
-            if value.endswith(" ..."):
-                more = {"metavar": value.removesuffix(" ..."), "nargs": "+"}
-            group.add_argument(name, help=words, **more, **dict(*settings))
+    for name, value, words, *settings in _OPTIONS:
+        more: dict[str, Any] = {"metavar": value} if value else {"action": "store_true"}
+        if value.endswith(" ..."):
+            more = {"metavar": value.removesuffix(" ..."), "nargs": "+"}
+        parser.add_argument(name, help=words, **more, **dict(*settings))
     options = parser.parse_args(arguments)
-    if options.demo is not None and options.files:
-        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.files[0]}")
+    if options.demo is not None and options.file:
+        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
     if options.demo is not None:
-        options.files = [Path(__file__).parent / "demo" / f"{options.demo}.csv"]
+        options.file = Path(__file__).parent / "demo" / f"{options.demo}.csv"
         options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
-    if not options.files:
+    if options.file is None:
         parser.error("the following arguments are required: FILE (or --demo)")
     return options
 
@@ -154,13 +134,8 @@ def prepare() -> None:
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     with contextlib.suppress(OSError, RuntimeError):  # there is no home, or it cannot be written to
-        cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        cache = cache if cache.is_absolute() else Path.home() / ".cache"  # by its specification
-        folder = cache / "calibjax" / _machine()
+        folder = Path.home() / ".cache" / "calibjax"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & 0o077):
-            return  # others have access
         programs = [*folder.iterdir()]
         if sum(path.stat().st_size for path in programs) > _LARGEST:
             for path in programs:
@@ -173,24 +148,10 @@ def prepare() -> None:
             jax.config.update("jax_logging_level", "CRITICAL")
 
 
-def _machine() -> str:
-    """A name for the kind of processor, which programs are compiled for."""
-    described = platform.processor()
-    with contextlib.suppress(OSError):  # Linux has it
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        described += "".join(sorted({x for x in lines if x.startswith(("flags", "Features"))}))
-    return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
-
-
 def say(line: str) -> None:
     """A line on the standard error, if that is possible."""
     with contextlib.suppress(OSError):
         print(printable(f"calibjax: {line}"), file=sys.stderr, flush=True)
-
-
-def say_stage(start: float, name: str, number: int, total: int) -> None:
-    """Says that a stage of the evaluation begins, see `evaluate`, and the seconds so far."""
-    say(f"{number + 1}/{total} {name} (after {time.monotonic() - start:.0f} s)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -245,7 +206,8 @@ def _result(options: Namespace, arguments: Sequence[str]) -> str:
     evaluation = _evaluated(options, data)
     if options.report is not None:
         say("figures and report")
-        _write(options.report, _page(options, arguments, evaluation, data))
+        content = printable(_page(options, arguments, evaluation, data))
+        options.report.write_bytes(content.encode())
     if options.json:
         return json.dumps({"input": dict(data.facts)} | json.loads(evaluation.to_json()), indent=2)
     return printable("\n".join(f"{name}: {x}" for name, x in data.facts) + f"\n\n{evaluation}")
@@ -255,10 +217,10 @@ def load(*arguments: str | Path | Sequence[str | Path]) -> Data:
     """The predictions and targets that a command line names.
 
     Args:
-        *arguments: files and options, as the program takes them; or a list of them.
+        *arguments: the file and options, as the program takes them; or a list of them.
 
     Raises:
-        InputError: if a file is not as needed, or its targets are not those of the first.
+        InputError: if the file is not as needed.
         SystemExit: if the options are not as needed.
 
     >>> from calibjax import command_line
@@ -269,24 +231,14 @@ def load(*arguments: str | Path | Sequence[str | Path]) -> Data:
 
 
 def _read(options: Namespace) -> Data:
-    """The predictions in all files, which have the same targets."""
-    names = [path.name.partition(".")[0] for path in options.files]
-    names = names if len({*names}) == len(names) else [*map(str, options.files)]
-    if len({*names}) < len(names):
-        refuse("FILE", "different files", listed(names))
-    models: dict[str, Data] = {}
-    for name, path in zip(names, options.files, strict=True):
-        for model, data in load_file(path, options).items():
-            models[f"{name if len(names) > 1 or not model else ''} {model}".strip()] = data
+    """The predictions in the file, of several models by name."""
+    models = load_file(options.file, options)
     first, *others = models.values()
-    for other in others:
-        check_same_rows(first, other)
     if options.clusters and not others:
         refuse("--clusters", "several models", "one")
     if (options.groups or options.features) and others:
         refuse("--groups and --features", "one model", len(models))
-    facts = [("computed by", f"calibjax {calibjax.__version__}")]
-    facts.append(("file", "; ".join(map(str, options.files))))
+    facts = [("computed by", f"calibjax {calibjax.__version__}"), ("file", str(options.file))]
     of_each = [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
     facts += [*(of_each if others else first.facts[:1]), *first.facts[1:]]
     predictions = {name: data.predictions for name, data in models.items()}
@@ -299,32 +251,25 @@ def _read(options: Namespace) -> Data:
 
 def _evaluated(options: Namespace, data: Data) -> Evaluation:
     call: Any = compare if isinstance(data.predictions, Mapping) else evaluate
-    key, progress = jax.random.key(options.seed), functools.partial(say_stage, time.monotonic())
+    arguments = jax.random.key(options.seed), data.predictions, data.targets
     try:
-        return call(key, data.predictions, data.targets, **data.options, progress=progress)
+        return call(*arguments, **data.options, progress=lambda name, *_: say(name))
     except ValueError as error:
-        place = ", ".join(map(str, options.files))
-        row = re.search(r"got (?:predictions|targets|weights)[\w.]*\[(\d+)", str(error))
-        place += f", row {data.table.rows[int(row[1])]}" if row else ""
-        reason = str(error).replace("jax_enable_x64", "the environment variable JAX_ENABLE_X64=1")
-        raise InputError(f"{place}: {reason}") from error
+        raise InputError(f"{options.file}: {error}") from error
 
 
 def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, data: Data) -> str:
-    missing, figures = "", {}
+    figures = {}
     try:
         figures = evaluation.figures()
     except ImportError as error:
-        say(missing := f"The figures are left out: {error}")
+        say(f"the figures are left out: {error}")
     is_one = not isinstance(data.predictions, Mapping)
-    files = listed([path.name for path in options.files])
     return page.page(
         evaluation,
         figures,
         data.facts,
-        missing=missing,
-        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
-        made=f"Made by calibjax {calibjax.__version__} on {datetime.date.today()}.",
+        title=f"{'Calibration' if is_one else 'Comparison'} of {options.file.name}",
         arguments=str([*arguments]),
         seed=str(options.seed),
         call="evaluate" if is_one else "compare",
@@ -332,25 +277,12 @@ def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, 
     )
 
 
-def _write(path: Path, content: str) -> None:
-    """Writes a file completely or not at all; links are followed, and its mode stays."""
-    path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".calibjax-{secrets.token_hex(8)}.tmp")
-    try:
-        temporary.write_bytes(printable(content).encode())
-        if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o7777)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _check_output(options: Namespace) -> None:
     """Refuses a place for the report before anything is computed."""
     if options.report is None:
         return
     path = Path(os.path.realpath(options.report))
-    is_input = any(x.exists() and path.exists() and path.samefile(x) for x in options.files)
+    is_input = path.exists() and options.file.exists() and path.samefile(options.file)
     is_other = path.exists() and not path.is_file()  # a folder or device
     if is_input or is_other or not os.access(path.parent, os.W_OK):
         expected = "a file that is not read, in a folder that can be written"

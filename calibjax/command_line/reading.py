@@ -4,7 +4,6 @@ Only what is certain is read. Where columns have two meanings or none, an `Input
 the file holds, and the options that name columns, with capitals in place of the user's names.
 """
 
-import codecs
 import csv
 import dataclasses
 import fnmatch
@@ -46,15 +45,15 @@ TEMPLATES = {
     "members": "--members COLUMN COLUMN",
     "models": "--models COLUMN COLUMN --positive VALUE",
 }
-# Names of columns that say what they hold: a prefix, and what distinguishes the columns.
-_CERTAIN = {
-    "classes": r"((?:probs?|p)[_.])(.+)",
-    "quantiles": r"(?:quantiles?[_.]|q)()(\d*\.?\d+)",
-    "members": r"(members?[_.])(\d+)",
-}
-# Names of columns beside which `loc` and `scale` belong to other distributions than the normal.
-_SHAPES = {"df", "nu", "shape", "power", "alpha", "skew", "a", "b", "c", "s", "xi", "distribution"}
-_SHAPES |= {"skewness", "kurtosis", "min", "max", "median", "count"}
+# Names of columns that say what they hold.
+_CERTAIN = (
+    ("classes", r"prob_(.+)"),
+    ("classes", r"p_(.+)"),
+    ("quantiles", r"q(\d*\.?\d+)"),
+    ("members", r"member_(\d+)"),
+)
+# Names beside which `mean` and `sd` belong to other distributions, or are statistics of features.
+_SHAPES = {"df", "nu", "shape", "power", "skew", "skewness", "kurtosis", "min", "max", "median"}
 # Words of columns that may hold other targets, decisions of a model, and models of a hub.
 _TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold"}
 _DECISIONS = r"(y_?)?(pred|hat|answer|decision|choice|cls|class|parsed|response)"
@@ -79,10 +78,9 @@ def printable(text: str) -> str:
     return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
 
 
-def shown(value: object) -> str:
-    """A value in a message, shortened if it is long."""
-    value = value.item() if isinstance(value, np.generic) else value
-    text = repr(value) if isinstance(value, str) else str(value)
+def shown(text: str) -> str:
+    """A text in a message, shortened if it is long."""
+    text = repr(text)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -155,20 +153,17 @@ class Table:
 
 
 def _numbers(texts: Collection[str], decimal: str | None = None) -> np.ndarray:
-    """Texts as numbers, float64 [n]; NaN for those that are none. All or none are percentages."""
-    decimal, sign = decimal or ".", "%" if any(x.endswith("%") for x in texts) else ""
+    """Texts as numbers, float64 [n]; NaN for those that are none."""
 
     def number(text: str) -> float:
-        if "_" in text or (decimal != "." and "." in text):  # `float` takes 1_000, too
+        if "_" in text or (decimal == "," and "." in text):  # `float` takes 1_000, too
             return np.nan
         try:
-            return float(text.removesuffix(sign).replace(decimal, "."))
+            return float(text.replace(decimal or ".", "."))
         except ValueError:
             return np.nan
 
-    is_number = np.array([x.endswith(sign) for x in texts], bool)
-    numbers = np.where(is_number, [number(x) for x in texts], np.nan)
-    return numbers / 100 if sign else numbers
+    return np.array([number(x) for x in texts], float)
 
 
 def read(path: Path, options: Namespace) -> Table:
@@ -215,11 +210,10 @@ def read(path: Path, options: Namespace) -> Table:
 
 def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[str]]:
     """Names of columns, and stripped texts of each row."""
-    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeError as error:
-        refuse(path, "text in UTF-8, or UTF-16 with its mark", f"{error}; save it as CSV in UTF-8")
+        refuse(path, "text in UTF-8", f"{error}; save it as CSV in UTF-8")
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip():
@@ -234,8 +228,6 @@ def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[
         [x.strip() for x in row]
         for row in csv.reader(lines, delimiter=sep, strict=True, skipinitialspace=sep == " ")
     ]
-    while len(rows) > 1 and not any(rows[-1]):
-        rows.pop()
     for i, row in enumerate(rows):
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} values as in the first row"
@@ -307,49 +299,37 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     if is_hub:
         table, meanings, unused = _of_hub(table, target)
     other = {x: _matching(table, getattr(options, x) or (), f"--{x}") for x in OTHERS}
-    inputs = [target, *itertools.chain(*other.values())]
+    used = [target, *itertools.chain(*other.values())]
     if not meanings:
-        names = [x for x in table.columns if x not in inputs]
+        names = [x for x in table.columns if x not in used]
         meanings = {"": _certain(table, names, table.values(target))}
     predicted = [x for meaning in meanings.values() for x in meaning.columns.values()]
-    inputs += predicted
-    name, count = Counter(inputs).most_common(1)[0]
-    if count > 1:
-        refuse(path, f"one use of column {name}", count)
-    unused += [x for x in table.columns if x not in inputs]
-    for x in [] if named else predicted:
-        if others := [y for y in unused if y.startswith(f"{x}_")]:
-            got = f"columns {listed([x, *others])}"
-            refuse(path, "one column of each kind, or options that name them", got)
-    rows = str(len(table))
+    unused += _unused(table, used + predicted, () if named else predicted)
+    size, labels = len(table), next(iter(meanings.values())).columns
     if options.skip_missing:
-        labels = next(iter(meanings.values())).columns
-        lack = np.any([table.is_missing(x, labels if x == target else ()) for x in inputs], 0)
-        if lack.all():
+        missing = [table.is_missing(x, labels if x == target else ()) for x in used + predicted]
+        table = table.take(~np.any(missing, 0))
+        if not len(table):
             refuse(path, "rows without missing values", "none")
-        table = table.take(~lack)
-        rows = f"{len(table)}{f' ({lack.sum()} more lack a value)' if lack.any() else ''}"
-    _refuse_doubtful(table, inputs, options)
-    facts = {"targets": f"column {target}", "rows": rows}
+    _refuse_doubtful(table, used + predicted, options)
+    left_out = f" ({size - len(table)} more lack a value)" * (size > len(table))
+    facts = {"targets": f"column {target}", "rows": f"{len(table)}{left_out}"}
     facts |= {name: f"columns {listed(x, 100)}" for name, x in other.items() if x}
     facts |= {"not used": listed(unused, 100)} if unused else {}
-    features = [table.numbers(x) for x in other["features"]]
-    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
-    models: dict[str, Data] = {}
-    for name, meaning in meanings.items():
-        predictions, targets, classes, words = _data(table, target, meaning, options)
-        models[name] = Data(
-            predictions,
-            targets,
-            classes,
-            groups={x: table.texts(x) for x in other["groups"]} or None,
-            features=np.stack(features, 1) if features else None,
-            weights=next(map(table.numbers, other["weights"]), None),
-            clusters=next(iter(clusters), None),
-            table=table,
-            facts=[("predictions", words), *facts.items()],
-        )
-    return models
+    return {x: _data(table, target, one, options, other, facts) for x, one in meanings.items()}
+
+
+def _unused(table: Table, used: Sequence[str], certain: Sequence[str]) -> list[str]:
+    """The other columns; refuses two uses of one, and what may be a second model."""
+    name, count = Counter(used).most_common(1)[0]
+    if count > 1:
+        refuse(table.path, f"one use of column {name}", count)
+    unused = [x for x in table.columns if x not in used]
+    for x in certain:
+        if others := [y for y in unused if y.startswith(f"{x}_")]:
+            got = f"columns {listed([x, *others])}"
+            refuse(table.path, "one column of each kind, or options that name them", got)
+    return unused
 
 
 def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
@@ -391,57 +371,48 @@ def _one(table: Table, name: str, option: str) -> str:
     return name
 
 
-def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
+def _assigned(table: Table, kind: str, pairs: Sequence[str]) -> dict[str, str]:
     """Columns by classes, of COLUMN=VALUE; or by levels, of LEVEL=COLUMN."""
     assigned: dict[str, str] = {}
     for pair in pairs:
         column, sign, value = pair.rpartition("=")
-        if option == "--quantiles":
+        if kind == "quantiles":
             value, sign, column = pair.partition("=")
         if not sign or value.strip() in assigned:
-            refuse(option, "pairs with = of different values", pair)
-        assigned[value.strip()] = _one(table, column, option)
+            refuse(f"--{kind}", "pairs with = of different values", pair)
+        assigned[value.strip()] = _one(table, column, f"--{kind}")
     return assigned
 
 
 def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
     """The predictions that options name, by model; nothing if they name none."""
     needed = {kind: re.findall(r"--(\w+)", x) for kind, x in TEMPLATES.items()}
-    names = dict.fromkeys(x for of_kind in needed.values() for x in of_kind if x != "positive")
-    given = {x: getattr(options, x) for x in names if getattr(options, x) is not None}
-    kinds = [kind for kind, of_kind in needed.items() if given.keys() & of_kind]
-    if len(kinds) > 1:
-        got = " and ".join(f"--{x}" for x in sorted(given))
-        refuse(table.path, "options for one kind of predictions", got)
+    given = {x for x, value in vars(options).items() if value is not None} - {"positive"}
+    kinds = [kind for kind, names in needed.items() if given & {*names}]
     if not kinds:
         return {}
-    (kind,) = kinds
-    for option in needed[kind]:
+    (kind, *others), named = kinds, needed[kinds[0]]
+    if others:
+        refuse(table.path, "options for one kind of predictions", f"those for {listed(kinds)}")
+    for option in named:
         if getattr(options, option) is None:
-            got = f"none: calibjax FILE {TEMPLATES[kind]}"
-            refuse(f"--{next(iter(given))}", f"--{option}, too", got)
-
-    def one(option: str) -> str:
-        return _one(table, given[option], f"--{option}")
-
-    if kind == "models":
-        columns = _matching(table, given["models"], "--models")
-        return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
+            refuse(f"--{option}", f"a value, as in calibjax FILE {TEMPLATES[kind]}", "none")
+    first, second, *_ = [getattr(options, x) for x in named] + [None]
+    if kind in ("classes", "quantiles"):
+        return {"": Meaning(kind, _assigned(table, kind, first))}
     if kind == "members":
-        columns = {x: x for x in _matching(table, given["members"], "--members")}
-    elif kind == "probability":
-        columns = {_POSITIVE: one("probability")}
-    elif kind == "normal":
-        columns = {"loc": one("mean"), "scale": one("sd")}
-    elif kind == "interval":
-        level = given["level"]
-        if not 0 < level < 1:
-            refuse("--level", "a probability between 0 and 1, such as 0.9", f"{level:g}")
-        lower, upper = (str(round((1 + sign * level) / 2, 12)) for sign in (-1, 1))
-        kind, columns = "quantiles", {lower: one("lower"), upper: one("upper")}
-    else:
-        columns = _assigned(table, f"--{kind}", given[kind])
-    return {"": Meaning(kind, columns)}
+        return {"": Meaning(kind, {x: x for x in _matching(table, first, "--members")})}
+    if kind == "models":
+        columns = _matching(table, first, "--models")
+        return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
+    keys = {"probability": [_POSITIVE], "normal": ["loc", "scale"]}.get(kind, [])
+    if kind == "interval":
+        if not 0 < options.level < 1:
+            refuse("--level", "a probability between 0 and 1, such as 0.9", f"{options.level:g}")
+        kind = "quantiles"
+        keys = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
+    columns = zip(keys, (first, second), named, strict=False)
+    return {"": Meaning(kind, {x: _one(table, name, f"--{option}") for x, name, option in columns})}
 
 
 def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
@@ -450,7 +421,7 @@ def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
         return _one(table, name, "--target")
     candidates = [x for x in usual if x in table.columns]
     if usual is TARGETS:  # hubs have other columns of this kind
-        pattern = "|".join(_CERTAIN.values())
+        pattern = "|".join(x for _, x in _CERTAIN)
         names = [x for x in table.columns if x not in candidates and not re.fullmatch(pattern, x)]
         candidates += [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
         candidates += ["x"] * (candidates == ["y"] and "x" in names)
@@ -468,8 +439,7 @@ def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
-    fit += " (evaluate it in Python by calibjax.evaluate)" * ("another distribution" in kinds)
-    templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES if x in TEMPLATES)
+    templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES)
     got = f"columns {listed(names, 12) or 'of targets'}{fit}; name them: calibjax FILE {templates}"
     refuse(table.path, "columns of one kind of predictions", got)
 
@@ -477,45 +447,26 @@ def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning
 def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list[Meaning]:
     """Kinds of predictions by the names of columns; without columns if they are not certain."""
     meanings: list[Meaning] = []
-    for kind, pattern in _CERTAIN.items():
-        groups: dict[str, dict[str, str]] = {}
-        for match in filter(None, (re.fullmatch(pattern, x, re.S) for x in names)):
-            columns = groups.setdefault(match[1], {})
-            columns[match[2] if match[2] not in columns else match[0]] = match[0]
-        for columns in groups.values():
-            if kind == "quantiles":
-                meanings.append(Meaning(kind, columns if _are_levels(columns) else {}))
-            elif len(columns) > 1:
-                meanings.append(Meaning(kind, columns))
-    if any(x.kind != "classes" for x in meanings) and np.isin(targets, (0, 1)).all():
+    for kind, pattern in _CERTAIN:
+        matches = filter(None, (re.fullmatch(pattern, x, re.S) for x in names))
+        columns = {match[1]: match[0] for match in matches}
+        if len(columns) > (kind != "quantiles"):
+            meanings.append(Meaning(kind, columns))
+    if {"mean", "sd"} <= {*names} and not _SHAPES & {*names}:
+        meanings.append(Meaning("normal", {"loc": "mean", "scale": "sd"}))
+    labels = {*np.unique(targets[~np.isnan(targets)]).tolist()}
+    if any(x.kind != "classes" for x in meanings) and labels and labels <= {0.0, 1.0}:
         values = [table.values(x) for meaning in meanings for x in meaning.columns.values()]
-        if (np.abs(np.array(values) - 0.5) <= 0.5).all():
-            meanings.append(Meaning("probability", {}))  # several of them, of one outcome
-    single = [x for x in ("prob", "probs") if x in names]
-    if len(single) == 1:
+        if not (np.abs(np.array(values) - 0.5) > 0.5).any():  # of one outcome, or with its error
+            meanings.append(Meaning("probability", {}))
+    if "prob" in names:
         # The column may hold the confidence in a predicted label.
-        known = {*np.unique(targets[~np.isnan(targets)]).tolist()} or {0.0, 1.0}
-        others = (table.values(x) for x in names if x != single[0])
+        others = (table.values(x) for x in names if x != "prob")
         is_label = any(re.match(_DECISIONS, x, re.I) for x in names)
-        is_label |= any({*np.unique(x).tolist()} <= known for x in others)
-        is_confidence = is_label and not (table.values(single[0]) < 0.5).any()
-        meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
-    locs = [x for x in ("mean", "loc") if x in names]
-    scales = [x for x in ("sd", "std", "scale") if x in names]
-    if locs and scales:
-        is_one = len(locs) == len(scales) == 1
-        meanings.append(Meaning("normal", {"loc": locs[0], "scale": scales[0]} if is_one else {}))
-        means, labels = (x[~np.isnan(x)] for x in (table.values(locs[0]), targets))
-        if means.size and np.isin(labels, (0, 1)).all() and (np.abs(means - 0.5) <= 0.5).all():
-            meanings.append(Meaning("probability", {}))  # with a standard error
-    if (locs and scales and _SHAPES & {*names}) or {"shape", "rate"} <= {*names}:
-        meanings.append(Meaning("another distribution", {}))
+        is_label |= any({*np.unique(x).tolist()} <= (labels or {0.0, 1.0}) for x in others)
+        is_confidence = is_label and not (table.values("prob") < 0.5).any()
+        meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: "prob"}))
     return meanings
-
-
-def _are_levels(texts: Collection[str]) -> bool:
-    levels = _numbers(texts)
-    return bool(((levels > 0) & (levels < 1)).all()) and len({*levels.tolist()}) == len(texts)
 
 
 def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[str]]:
@@ -562,9 +513,14 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
 
 
 def _data(
-    table: Table, target: str, meaning: Meaning, options: Namespace
-) -> tuple[Distribution, np.ndarray, tuple[str, ...], str]:
-    """Predictions, targets, names of classes, and what was read."""
+    table: Table,
+    target: str,
+    meaning: Meaning,
+    options: Namespace,
+    other: Mapping[str, Sequence[str]],
+    facts: Mapping[str, str],
+) -> Data:
+    """One model, with the columns that belong to all of them."""
     (kind, columns), classes = meaning, ()
     if options.positive is not None and kind != "probability":
         refuse("--positive", "predictions of kind probability", kind)
@@ -582,7 +538,19 @@ def _data(
     if decided and options.target is None:
         advice = "; name the observed targets, even if these are: calibjax FILE --target COLUMN"
         refuse(table.path, "one column of observed targets", f"{decided}{advice}")
-    return predictions, targets, classes, f"{words}; {decided}" if decided else words
+    features = [table.numbers(x) for x in other["features"]]
+    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
+    return Data(
+        predictions,
+        targets,
+        classes,
+        groups={x: table.texts(x) for x in other["groups"]} or None,
+        features=np.stack(features, 1) if features else None,
+        weights=next(map(table.numbers, other["weights"]), None),
+        clusters=next(iter(clusters), None),
+        table=table,
+        facts=[("predictions", f"{words}{f'; {decided}' * bool(decided)}"), *facts.items()],
+    )
 
 
 def _decided(
@@ -669,49 +637,24 @@ def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
     if kind == "members":
         return distributions.Ensemble(rows), ""
     if kind == "quantiles":
-        if not _are_levels(columns):
+        levels = _numbers(columns)
+        if not ((levels > 0) & (levels < 1)).all() or len(np.unique(levels)) < len(levels):
             refuse(table.path, "different levels between 0 and 1", listed(columns))
-        levels = np.array([*map(float, columns)])
         order = np.argsort(levels)
         each: Any = np.tile(levels[order], (len(rows), 1))
         return distributions.Quantiles(each, rows[:, order]), ""
-    rows, sums, is_one = checks.unrounded(rows), rows.sum(1), kind == "probability"
-    advice = "" if is_one else "; add other classes, or divide the rows by their sums"
-    if rows.min() < 0:
-        advice = "; turn logits, or logarithms of probabilities, into probabilities first"
-    elif (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
-        advice = "; divide percentages by 100"  # not scores up to 10
+    rows = checks.unrounded(rows)
     for name, column in zip(columns.values(), rows.T, strict=True):
-        bad = (column < 0) | ((column > 1) & is_one)
-        table.refuse_where(bad, "a probability in [0, 1]", name, advice)
-    if is_one:
+        table.refuse_where(np.abs(column - 0.5) > 0.5, "a probability in [0, 1]", name)
+    if kind == "probability":
         return distributions.Bernoulli(rows[:, 0]), ""
+    sums = rows.sum(1)
     off = np.abs(sums - 1)
     if off.max() > _ROUNDED:
         row = int(off.argmax())
         expected = f"probabilities that sum to one in columns {listed(columns.values(), 3)}"
-        refuse(table.place(row), expected, f"the sum {sums[row]:.7g}, the farthest off{advice}")
+        refuse(table.place(row), expected, f"the sum {sums[row]:.7g}, the farthest off")
     if off.max() <= checks.simplex_tolerance(jnp.result_type(float)):
         return distributions.Categorical(rows), ""
     note = f", divided by their sums, which are from {sums.min():.4g} to {sums.max():.4g}"
     return distributions.Categorical(rows / sums[:, None]), note
-
-
-def check_same_rows(first: Data, other: Data) -> None:
-    """Refuses a file whose rows have other targets, weights or clusters than the first file."""
-    path, table = first.table.path, other.table
-    if len(first.table) != len(table):
-        refuse(table.path, f"{len(first.table)} rows as in {path}", len(table))
-    if first.classes != other.classes:
-        expected, got = (f"classes {listed(x.classes, 100)}" for x in (first, other))
-        refuse(table.path, f"{expected} as in {path}", got)
-    for name in first.table.columns.keys() & table.columns.keys():  # which may identify the rows
-        ours, theirs = ([*x.columns[name]] for x in (first.table, table))
-        if ours != theirs and len({*ours}) == len(ours) and {*ours} == {*theirs}:
-            refuse(table.path, f"rows in the order of {path} by column {name}", "another order")
-    for name in ("targets", "weights", "clusters"):
-        values, others = getattr(first, name), getattr(other, name)
-        if values is not None and others is not None and (values != others).any():
-            row = int((values != others).argmax())
-            expected = f"{name} {shown(values[row])} as in {path}"
-            refuse(table.place(row), expected, shown(others[row]))

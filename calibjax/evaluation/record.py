@@ -237,8 +237,6 @@ _WIDTH = 100
 _INDENT = "  "
 _LARGEST = 6  # powers of ten that are written without an exponent
 HEADER = ("", "value", "predicted", "difference", "95 % interval", "if calibrated", "p")
-TO_DO = "What to do"
-FOUND = "What was found"
 
 
 def to_do(advice: Sequence[Advice]) -> Iterator[str]:

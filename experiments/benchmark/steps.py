@@ -166,14 +166,15 @@ def _page(data: str) -> dict[str, float]:
     """Of the command line with an empty cache, and with what that left there."""
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
-        columns = arrays(data, 285)
+        names = {"loc": "mean", "scale": "sd"}
+        columns = {names.get(name, name): x for name, x in arrays(data, 285).items()}
         probs = columns.pop("probs", np.zeros((0, 0))).T
         columns |= {f"prob_{i}": x for i, x in enumerate(probs)}
         rows = zip(*columns.values(), strict=True)
         lines = [",".join(map(str, row)) for row in (columns, *rows)]
         Path(folder, "data.csv").write_text("\n".join(lines))
         command = [sys.executable, "-P", "-m", "calibjax", "data.csv", "--report", "page.html"]
-        variables = os.environ | {"XDG_CACHE_HOME": f"{folder}/cache"}
+        variables = os.environ | {"HOME": folder, "XDG_CACHE_HOME": f"{folder}/cache"}
         variables.pop("JAX_ENABLE_COMPILATION_CACHE", None)
         for _ in range(2):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -4,7 +4,7 @@ from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
 from calibjax.plotting.figures import figure
 
 GOOD = "prob_0,prob_1,label\n0.25,0.75,1\n0.5,0.5,0\n0.1,0.9,1\n"
-NORMAL = "loc,scale,target\n0,1,0.5\n1,2,-3\n2,1,2.5\n"
+NORMAL = "mean,sd,target\n0,1,0.5\n1,2,-3\n2,1,2.5\n"
 
 
 def _curve(shown, ax=None):

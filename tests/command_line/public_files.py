@@ -181,8 +181,6 @@ FILES = [
     File("probabilities with three digits that sum to .999", "read",
          score=score("Categorical", np.tile([1 / 3], (N, 3)), LABELS), content=table(
              {**named("012", np.full((N, 3), 0.333), "prob_"), "label": LABELS})),
-    File("Unicode text of Excel", "read", score=NORMAL, name="data.tsv", content=table(
-        {"Ort": TEAMS, **_NORMAL}, sep="\t", end="\r\n").encode("utf-16")),
     File("packed", "read", score=BINARY, name="data.csv.gz", content=gzip.compress(
         table(_PROBS).encode(), mtime=0)),
     File("a hundred thousand columns", "read", score=score("Bernoulli", EVENT[:9], HAPPENED[:9]),
@@ -274,10 +272,10 @@ FILES += [
          "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
     File("semicolons and a decimal point", "refused", table(
         _NORMAL, ";"), "--sep", "--sep ';' --decimal .", NORMAL),
-    File("percent signs", "read", score=BINARY, content=table(
-        {**PATIENT, "prob": [f"{100 * p:.1f} %" for p in EVENT], "label": HAPPENED})),
+    File("percent signs", "refused", table(
+        {**PATIENT, "prob": [f"{100 * p:.1f} %" for p in EVENT], "label": HAPPENED}), "%"),
     File("risks in percent", "refused", table(
-        {"prob": (100 * EVENT).round(1), "label": HAPPENED}), "divide percentages"),
+        {"prob": (100 * EVENT).round(1), "label": HAPPENED}), "row.2 probability"),
     File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
          "sd --skip-missing", "--skip-missing", _COMPLETE),
     File("M for missing", "refused", table(
@@ -329,16 +327,17 @@ FILES += [
         "row.1 names"),
     File("logarithms of probabilities", "refused", table(
         {**named("abc", np.log(CLASSES).round(3), "prob_"), "label": np.array([*"abc"])[LABELS]}),
-        "row.2 logarithms|logits"),
+        "row.2 probability"),
     File("sums of .97", "refused", table(
         {**named("abc", (0.97 * CLASSES).round(4), "prob_"), "label": np.array([*"abc"])[LABELS]}),
-        "sum divide"),
+        "sum"),
     File("hub with two observations of a task", "refused", table(
         {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "observation same.task"),
     File("log-normal of scipy", "refused", table({"s": SD, "loc": LOC, "scale": SD, "y": Y}),
-         "scale calibjax\\.evaluate"),
+         "scale --mean"),
+    File("Student's t", "refused", table({"df": SD, "mean": LOC, "sd": SD, "y": Y}), "df --mean"),
     File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
-         "rate calibjax\\.evaluate"),
+         "rate --mean"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
     File("answers of a language model, whether they could be read", "refused", table(
         {**ANSWERS, "confidence": (EVENT * 100).round(), "parsed": HAPPENED == 1}),
@@ -394,6 +393,9 @@ FILES += [
          f"Station: Berlin, Tempelhof\nPeriod: 2024\n\n{table(_NORMAL)}"),
     File("a team with a comma that is not quoted", "refused", table(
         {"team": ROWS, **_NORMAL}) + "Reds, Cincinnati,1.5,2,3\n", f"row.{N + 2}"),
+    File("Unicode text of Excel", "refused", table(
+        {"Ort": TEAMS, **_NORMAL}, sep="\t", end="\r\n").encode("utf-16"), "UTF-8",
+        name="data.tsv"),
     File("nothing but a byte order mark", "refused", codecs.BOM_UTF8,
          name=os.fsdecode(b"caf\xe9.csv")),
     File("NUL in a name", "refused", table({"mean": LOC, "s\0d": SD, "target": Y})),
