@@ -1,6 +1,6 @@
 """The command line, `python -m calibjax FILE`: reads predictions and targets, evaluates them.
 
-It is built on `calibjax.evaluate`, and for several models on `calibjax.compare`.
+It is built on `calibjax.evaluate`, and for several files on `calibjax.compare`.
 docs/command_line.md says which files it reads.
 """
 

@@ -1,7 +1,7 @@
 """Are the predictions in a file calibrated?
 
 Prints what is wrong, by how much, and how sure that is; --report writes a page with figures.
-Several models in a file are compared. These columns are recognised:
+Several files are compared. These columns are recognised:
 
   prob_CLASS ...       probabilities of classes          label: one of these classes
   prob                 probability of label 1            label: 0 or 1
@@ -37,6 +37,8 @@ from calibjax.command_line import page
 from calibjax.command_line.reading import (
     Data,
     InputError,
+    check_same_rows,
+    listed,
     load_file,
     printable,
     refuse,
@@ -99,7 +101,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="CSV or TSV", type=Path)
+    files = "CSV or TSV; several are models of the same targets"
+    parser.add_argument("files", nargs="*", metavar="FILE", help=files, type=Path)
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     demo = "evaluate a FILE that ships with calibjax (default: digits), and write the page"
     parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=demo)
@@ -109,12 +112,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             more = {"metavar": value.removesuffix(" ..."), "nargs": "+"}
         parser.add_argument(name, help=words, **more, **dict(*settings))
     options = parser.parse_args(arguments)
-    if options.demo is not None and options.file:
-        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
+    if options.demo is not None and options.files:
+        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.files[0]}")
     if options.demo is not None:
-        options.file = Path(__file__).parent / "demo" / f"{options.demo}.csv"
+        options.files = [Path(__file__).parent / "demo" / f"{options.demo}.csv"]
         options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
-    if options.file is None:
+    if not options.files:
         parser.error("the following arguments are required: FILE (or --demo)")
     return options
 
@@ -217,10 +220,10 @@ def load(*arguments: str | Path | Sequence[str | Path]) -> Data:
     """The predictions and targets that a command line names.
 
     Args:
-        *arguments: the file and options, as the program takes them; or a list of them.
+        *arguments: files and options, as the program takes them; or a list of them.
 
     Raises:
-        InputError: if the file is not as needed.
+        InputError: if a file is not as needed, or its targets are not those of the first.
         SystemExit: if the options are not as needed.
 
     >>> from calibjax import command_line
@@ -231,14 +234,23 @@ def load(*arguments: str | Path | Sequence[str | Path]) -> Data:
 
 
 def _read(options: Namespace) -> Data:
-    """The predictions in the file, of several models by name."""
-    models = load_file(options.file, options)
+    """The predictions in all files, which have the same targets."""
+    names = [path.name.partition(".")[0] for path in options.files]
+    if len({*names}) < len(names):
+        refuse("FILE", "files of different names", listed(names))
+    models: dict[str, Data] = {}
+    for name, path in zip(names, options.files, strict=True):
+        for model, data in load_file(path, options).items():
+            models[f"{name if len(names) > 1 or not model else ''} {model}".strip()] = data
     first, *others = models.values()
+    for other in others:
+        check_same_rows(first, other)
     if options.clusters and not others:
         refuse("--clusters", "several models", "one")
     if (options.groups or options.features) and others:
         refuse("--groups and --features", "one model", len(models))
-    facts = [("computed by", f"calibjax {calibjax.__version__}"), ("file", str(options.file))]
+    facts = [("computed by", f"calibjax {calibjax.__version__}")]
+    facts.append(("file", "; ".join(map(str, options.files))))
     of_each = [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
     facts += [*(of_each if others else first.facts[:1]), *first.facts[1:]]
     predictions = {name: data.predictions for name, data in models.items()}
@@ -255,7 +267,7 @@ def _evaluated(options: Namespace, data: Data) -> Evaluation:
     try:
         return call(*arguments, **data.options, progress=lambda name, *_: say(name))
     except ValueError as error:
-        raise InputError(f"{options.file}: {error}") from error
+        raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
 
 
 def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, data: Data) -> str:
@@ -265,11 +277,12 @@ def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, 
     except ImportError as error:
         say(f"the figures are left out: {error}")
     is_one = not isinstance(data.predictions, Mapping)
+    files = listed([path.name for path in options.files])
     return page.page(
         evaluation,
         figures,
         data.facts,
-        title=f"{'Calibration' if is_one else 'Comparison'} of {options.file.name}",
+        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
         arguments=str([*arguments]),
         seed=str(options.seed),
         call="evaluate" if is_one else "compare",
@@ -282,7 +295,7 @@ def _check_output(options: Namespace) -> None:
     if options.report is None:
         return
     path = Path(os.path.realpath(options.report))
-    is_input = path.exists() and options.file.exists() and path.samefile(options.file)
+    is_input = any(x.exists() and path.exists() and path.samefile(x) for x in options.files)
     is_other = path.exists() and not path.is_file()  # a folder or device
     if is_input or is_other or not os.access(path.parent, os.W_OK):
         expected = "a file that is not read, in a folder that can be written"

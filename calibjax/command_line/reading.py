@@ -658,3 +658,15 @@ def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
         return distributions.Categorical(rows), ""
     note = f", divided by their sums, which are from {sums.min():.4g} to {sums.max():.4g}"
     return distributions.Categorical(rows / sums[:, None]), note
+
+
+def check_same_rows(first: Data, other: Data) -> None:
+    """Refuses a file whose rows have other targets, weights or clusters than the first file."""
+    path, columns = other.table.path, (first.table.columns, other.table.columns)
+    for name in ("classes", "targets", "weights", "clusters"):
+        if not np.array_equal(getattr(first, name), getattr(other, name)):
+            refuse(path, f"the {name} of {first.table.path} in all rows", "others")
+    for name in columns[0].keys() & columns[1].keys():  # which may identify the rows
+        ours, theirs = ([*x[name]] for x in columns)
+        if ours != theirs and len({*ours}) == len(ours) and {*ours} == {*theirs}:
+            refuse(path, f"rows in the order of {first.table.path} by column {name}", "another")

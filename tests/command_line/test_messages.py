@@ -74,11 +74,6 @@ CASES = [
     (TABLE, "got those for normal, members", "--members loc p --mean p --sd p"),
     (TABLE, "two labels, one of them a, in .* got 1, 2; --pos", "--models p loc --positive a"),
     (TABLE, "of column y", "--clusters y --probability p --positive 1"),
-    (
-        TABLE,
-        "--groups and --f.*: expected one model",
-        "--models p loc --positive 1 --groups member_1",
-    ),
     (TABLE, "several models, got one", "--probability p --positive 1 --clusters loc"),
 ]
 
@@ -154,12 +149,43 @@ def test_other_files(name, expected, written, tmp_path, capsys):
         ("x.csv --seed x", "argument --seed: invalid int"),
         ("x.csv --decimal ;", "argument --decimal: invalid choice"),
         ("x.csv --rep", "unrecognized arguments: --rep"),
-        ("x.csv y.csv", "unrecognized arguments: y.csv"),
         ("x.csv --\x1b[31m", r"unrecognized arguments: --\?\[31m"),
     ],
 )
 def test_options_by_themselves(options, message, capsys):
     assert re.match(f"calibjax: {message}", refused(options.split(), capsys))
+
+
+ROWS = "0.2,0.5,0.1\n0.4,0.3,0.2\n"
+FIRST = f"mean,sd,target\n{ROWS}"
+WEIGHTED = "prob_x,prob_y,w,label\n0.4,0.6,1,x\n0.7,0.3,3,x\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message", "options"),
+    [
+        (FIRST, "mean,sd,target\n0.2,0.5,0.1\n", "b.csv: expected the targets of a.csv", ""),
+        (FIRST, FIRST.replace("0.3,0.2", "0.3,0.3"), "b.csv: expected the targets of a.csv", ""),
+        ("id," + FIRST.replace("0.2,0.5,0.1\n", "1,0.2,0.5,0.1\n").replace("0.4", "2,0.4"),
+         "id," + FIRST.replace("0.2,0.5,0.1\n", "2,0.2,0.5,0.1\n").replace("0.4", "1,0.4"),
+         "order of .* by column id", ""),
+        (WEIGHTED, WEIGHTED.replace("_y", "_z"), "expected the classes of a.csv", ""),
+        (WEIGHTED, WEIGHTED.replace("3,x", "2,x"), "expected the weights of a.csv", "--weights w"),
+        (WEIGHTED, WEIGHTED, "--groups and --features: expected one model", "--groups w"),
+        (FIRST, None, "none.csv: cannot be read", "none.csv"),
+        (FIRST, None, "expected files of different names", "a.csv"),
+    ],
+)  # fmt: skip
+def test_several_files(
+    first, second, message, options, written, calls, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    written(first, "a.csv")
+    files = ["a.csv", "b.csv"] if second else ["a.csv"]
+    if second:
+        written(second, "b.csv")
+    assert re.search(message, refused([*files, *options.split()], capsys))
+    assert not calls
 
 
 PIECES = b'0123456789.,;-eE"\n\r\t\0 naif'

@@ -1,5 +1,7 @@
 """Numbers, columns that names and options choose, and several models."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -77,7 +79,30 @@ def test_hub_with_one_column_of_tasks(written):
     assert dict(data.facts)["not used"] == "rows of median, task"
 
 
-def test_models_in_the_columns_of_one_file(written, calls, capsys, tmp_path):
+def test_files_are_models_of_the_same_targets(written, calls, capsys, tmp_path):
+    files = [
+        written("mean,sd,target\n0.2,0.5,0.1\n0.4,0.3,0.2\n", "a.csv"),
+        written("target,mean,sd\n0.1,1,2\n0.2,3,4\n", "b.csv"),
+    ]
+    assert main([*files, "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)["input"]
+    assert about["file"] == f"{files[0]}; {files[1]}"
+    assert about["model b"] == "normal: mean, sd"
+    assert about["rows"] == "2"
+    [((_, models, targets), _)] = calls
+    assert list(models) == list(load(files).predictions) == ["a", "b"]
+    np.testing.assert_array_equal(models["b"].loc, [1, 3])
+    np.testing.assert_array_equal(targets, [0.1, 0.2])
+    report = tmp_path / "report.html"
+    assert main([*files, "--report", str(report)]) == 0
+    text = report.read_text()
+    assert "<title>Comparison of a.csv, b.csv</title>" in text
+    assert "command_line.load" in text
+    assert f"python -m calibjax {files[0]} {files[1]} --report {report}" in text
+    assert main([*files, "--report", files[1]]) == 2  # which is read
+
+
+def test_models_in_the_columns_of_one_file(written, calls, capsys):
     path = written("elo,odds,winner,day\n0.5,0.25,us,1\n0.5,0.75,them,1\n0.1,0.2,us,2\n")
     arguments = [path, "--models", "elo", "odds", "--positive", "us", "--target", "winner"]
     assert main([*arguments, "--clusters", "day"]) == 0
@@ -87,9 +112,3 @@ def test_models_in_the_columns_of_one_file(written, calls, capsys, tmp_path):
     assert targets.tolist() == [1, 0, 1]
     assert options["clusters"].tolist() == [0, 0, 1]
     assert "model odds: probability of label us: odds\n" in capsys.readouterr().out
-    report = tmp_path / "report.html"
-    assert main([*arguments, "--report", str(report)]) == 0
-    text = report.read_text()
-    assert "<title>Comparison of my data.csv</title>" in text
-    assert "result = compare(key, predictions, targets" in text
-    assert main([*arguments, "--report", path]) == 2  # which is read
