@@ -48,6 +48,11 @@ def test_all_pairs_of_components_enter(num_components):
     expected = oracles.h_matrix(functools.partial(_mixture_h, length_scale=0.7), samples)
     ours = oracles.calibration_kernel_matrix(_kernel(), predictions, targets)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
+    (first, _), *_ = samples
+    expect = oracles.squared_exponential_moments
+    expected = sum(w * expect(m, s, 0.3, 0.0, 0.7) for w, m, s in zip(*first))
+    found = kernels.expectations.single_expectation(_kernel().target, predictions[0], 0.3)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_normal_scores_of_mixtures_of_counts():
