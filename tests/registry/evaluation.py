@@ -36,8 +36,8 @@ def _of_quantiles():
     generator = np.random.default_rng(4)
     loc, noise = generator.normal(size=(2, 12)).astype(np.float32)
     levels, values = np.array([0.2, 0.5, 0.8]), np.stack([loc - 1, loc, loc + 1], 1)
-    groups = generator.normal(size=(12, 2))
     ends = "inf", "-inf"  # which quantiles may be
+    names = *a.OPTIONAL, "2^32+1", "-2^32", "nan as int64", "dates", "words"  # all are groups
 
     def one(values):
         is_single = getattr(values, "dtype", None) == np.float32
@@ -55,7 +55,7 @@ def _of_quantiles():
             predictions=a.made(one, values=a.real(values, without=ends)),
             features=None,
             targets=a.real(loc + noise),
-            groups=a.real(groups, without=(*a.OPTIONAL, "first column")),
+            groups=a.integers(np.arange(12) % 2, without=names),
             **_OPEN,
         ),
         call(
@@ -68,7 +68,6 @@ def _of_quantiles():
             targets=a.real(loc + noise, "models"),
             weights=a.weights(np.linspace(1, 2, 12), without=a.OPTIONAL),
             clusters=a.integers(np.arange(12), without=a.OPTIONAL),
-            reference=a.choice("b", without=a.OPTIONAL),
             **_OPEN,
         ),
     ]
