@@ -282,6 +282,7 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
     names = [*(groups if isinstance(groups, Mapping) else getattr(groups, "columns", ()))]
     columns = {f"{name} =": [*groups[name]] for name in names}
     if not names:  # a list may hold None, which is not "None"
+        checks.refuse_masked("groups", groups)
         columns["group"] = groups if isinstance(groups, list) else np.asarray(groups).tolist()
     parts = [_of_column(name, column, num_samples) for name, column in columns.items()]
     memberships, names = zip(*parts, strict=True)

@@ -37,6 +37,7 @@ def _of_quantiles():
     loc, noise = generator.normal(size=(2, 12)).astype(np.float32)
     levels, values = np.array([0.2, 0.5, 0.8]), np.stack([loc - 1, loc, loc + 1], 1)
     ends = "inf", "-inf"  # which quantiles may be
+    names = *a.OPTIONAL, "2^32+1", "-2^32", "nan as int64", "dates", "words"  # all are groups
 
     def one(values):
         is_single = getattr(values, "dtype", None) == np.float32
@@ -54,7 +55,7 @@ def _of_quantiles():
             predictions=a.made(one, values=a.real(values, without=ends)),
             features=None,
             targets=a.real(loc + noise),
-            groups=a.integers(np.arange(12) % 2, without=(*a.OPTIONAL, "words")),
+            groups=a.integers(np.arange(12) % 2, without=names),
             **_OPEN,
         ),
         call(
