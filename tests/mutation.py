@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-qx", "-rfE", "-n0", "--tb=no", "-p", "no:cacheprovider"]
 PYTEST += ["-m", "not slow and not optimised"]
 # Where files are tested elsewhere than in a folder of that name, and laws about all calls.
-TESTED_IN = {"binnings": "estimators", "lenses": "estimators", "operators": "operators kernels"}
+TESTED_IN = {"binnings": "estimators", "reductions": "estimators", "operators": "operators kernels"}
 TESTED_IN |= {"_core": "test_gate.py test_pytree.py distributions kernels recalibration"}
 TESTED_IN |= {"distances": "distances test_units.py", "recalibration": "recalibration test_logits.py"}
 LAWS = "laws", "weights", "test_gate.py", "test_own_objects.py", "frozen"

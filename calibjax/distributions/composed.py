@@ -343,8 +343,8 @@ def with_features(predictions: Any, features: PyTree) -> PyTree:
     posterior that equals the prior for all data is calibrated, but not conditionally. For a kernel
     on both use a product of kernels.
 
-    All functions of `calibjax` take the result instead of the predictions; lenses and recalibration
-    keep the features.
+    All functions of `calibjax` take the result instead of the predictions; reductions and
+    recalibration keep the features.
 
     Args:
         predictions: batch of n distributions of any family.

@@ -27,7 +27,7 @@ from calibjax.estimators.kernel import (
 )
 from calibjax.estimators.local import Neighbourhood, lce, local_errors, mlce
 from calibjax.estimators.pit import coverage_curve, pit_counts, pit_values
-from calibjax.lenses import class_wise, top_label
+from calibjax.reductions import class_wise, top_label
 
 __all__ = [
     "EqualMassBins",

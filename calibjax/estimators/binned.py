@@ -30,7 +30,7 @@ from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.composed import bare
-from calibjax.lenses import class_wise, top_label
+from calibjax.reductions import class_wise, top_label
 
 _TOTAL_VARIATION = TotalVariation()
 _FIFTEEN_BINS = UniformBins(15)

@@ -155,7 +155,7 @@ def reliability_curve(
     Args:
         key: a JAX random key.
         predictions: batch of n binary predictions, `Bernoulli`. For more classes, choose binary
-            predictions with a lens: `estimators.top_label`, `estimators.class_wise`.
+            predictions with a reduction: `estimators.top_label`, `estimators.class_wise`.
         targets: labels 0 or 1, [n].
         binning: function of the predictions that returns the bin of each, integers in 0, ..., n −
             1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on the targets; for
@@ -211,7 +211,9 @@ def binary(predictions: Distribution) -> Bernoulli:
     """Predictions of two classes, without features."""
     predictions = bare(predictions)
     if not isinstance(predictions, Bernoulli):
-        got = f"{checks.described(predictions)}; a lens such as estimators.top_label makes them"
+        got = (
+            f"{checks.described(predictions)}; a reduction such as estimators.top_label makes them"
+        )
         raise TypeError(f"predictions: expected Bernoulli, got {got}")
     return predictions
 

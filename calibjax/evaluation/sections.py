@@ -26,9 +26,9 @@ from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
 from calibjax.kernels.defaults import affordable, thinned
 from calibjax.kernels.expectations import prepare_features
-from calibjax.lenses import OneVersusRest
 from calibjax.plotting import pit_histogram, reliability_diagram
 from calibjax.recalibration.base import tempered
+from calibjax.reductions import OneVersusRest
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)  # of predictions without levels of their own
 NUM_BINS = 10
@@ -358,10 +358,10 @@ def main_panel(data: Data, predictions: Any = None, when: str = "") -> Panel | N
         caption += "narrow, a high middle that they are too wide, a slope that they are biased."
         counts = estimators.pit_counts(data.at(5), data.pit, **options)
         return Panel("PIT histogram", caption, pit_histogram, counts)
-    name, lens = "top label", estimators.top_label
+    name, reduction = "top label", estimators.top_label
     if data.task == "binary":
-        name, lens = data.class_called(1), OneVersusRest(1)
-    reduced, observed = lens(predictions or data.predictions, data.targets)
+        name, reduction = data.class_called(1), OneVersusRest(1)
+    reduced, observed = reduction(predictions or data.predictions, data.targets)
     options["binning"] = EqualMassBins(max(1, min(NUM_BINS, data.size // _LEAST)))
     samples = Bernoulli(reduced.probs), observed
     curve = estimators.reliability_curve(data.at(5), *samples, **options)

@@ -58,10 +58,10 @@ from calibjax.kernels.residuals import (
     standard_normal,
     total,
 )
-from calibjax.lenses import OneVersusRest
 from calibjax.operators.kernel_matrix import Tiled
 from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
+from calibjax.reductions import OneVersusRest
 
 _SURE = 2.0  # standard errors from which errors that may cancel count as having one sign
 _FEW = 12  # directions whose scores are one program
@@ -81,7 +81,7 @@ def with_directions(
 
     Args:
         components: of the family.
-        members: lenses and kernels.
+        members: reductions and kernels.
         predictions: arguments of kernels on predictions.
         data: assessed predictions (the same or recalibrated) and targets; weights, [n], or None.
     """
@@ -90,18 +90,18 @@ def with_directions(
     is_binary = probs is not None and probs.shape[1] == 2
     words = tuple(_words(*member, is_binary) + of_dispersion for member in members)
     views: list[tuple[Any, Any, Any, float] | None] = []
-    for (lens, kernel), (name, *_) in zip(members, words, strict=True):
+    for (reduction, kernel), (name, *_) in zip(members, words, strict=True):
         regressor = getattr(kernel, "prediction", None)
         regressor = regressor if isinstance(regressor, Regressor) else None
         least = 0.0 if name and _is_of_rank_one(kernel) else _SURE
-        views.append((lens, regressor, kernel.target, least) if name else None)
+        views.append((reduction, regressor, kernel.target, least) if name else None)
     # One program for few; for many, one for all that differ only in their arrays.
     blocks = [views] if sum(x is not None for x in views) <= _FEW else [[x] for x in views]
     scores = jnp.concatenate([_direction_scores(x, predictions, *data) for x in blocks])
     return dataclasses.replace(components, direction_scores=scores, directions=words)
 
 
-def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
+def _words(reduction: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
     """Descriptions of positive and negative direction scores."""
     if not isinstance(kernel, TensorProduct):
         return "", ""
@@ -122,10 +122,12 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
         return f"predictions {ends[0]}: {name}", f"predictions {ends[1]}: {name}"
     if name == "temperature":
         return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
-    if isinstance(kernel.target, White) and isinstance(lens, OneVersusRest):
-        label = f"class {int(lens.label)}" if checks.is_concrete(lens.label) else "this class"
+    if isinstance(kernel.target, White) and isinstance(reduction, OneVersusRest):
+        label = (
+            f"class {int(reduction.label)}" if checks.is_concrete(reduction.label) else "this class"
+        )
         return f"{label} too improbable", f"{label} too probable"
-    if isinstance(kernel.target, White) and lens is None and is_binary:
+    if isinstance(kernel.target, White) and reduction is None and is_binary:
         return "probabilities too small", "probabilities too large"
     return "", ""
 
@@ -171,13 +173,19 @@ def _direction_scores(
 
 
 def _direction_score(
-    lens: Any, regressor: Any, target: Any, least: Any, predictions: Any, judged: Any, weights: Any
+    reduction: Any,
+    regressor: Any,
+    target: Any,
+    least: Any,
+    predictions: Any,
+    judged: Any,
+    weights: Any,
 ) -> jax.Array:
     """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with w_i x_i r_i for weights; zero below the least."""
-    viewed = judged if lens is None else lens(*judged)
+    viewed = judged if reduction is None else reduction(*judged)
     numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
     if regressor is not None:
-        of = predictions if lens is None else lens(predictions, judged[1])[0]
+        of = predictions if reduction is None else reduction(predictions, judged[1])[0]
         numbers *= jax.vmap(lambda p: regressor.number(bare(p)))(of)
     numbers = numbers if weights is None else jnp.where(weights > 0, weights * numbers, 0)
     size = jnp.max(jnp.abs(numbers))
@@ -245,9 +253,9 @@ def aggregated_skce_test(
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
         kernels: the family, by default `default_kernels(predictions)`: a list, dictionary or nested
-            container of kernels on pairs (prediction, target), or of pairs (lens, kernel) with a
-            lens such as `estimators.top_label`. Containers within the outermost one are groups.
-            They must not be chosen with the targets.
+            container of kernels on pairs (prediction, target), or of pairs (reduction, kernel) with
+            a reduction such as `estimators.top_label`. Containers within the outermost one are
+            groups. They must not be chosen with the targets.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of redraws that are evaluated at once; by default as many as fit in
             about 16 MB.
@@ -312,14 +320,14 @@ class _AfterRepair(Conditional):
 
 @record
 class _OnBoth:
-    """Lens on predictions, and on recalibrated predictions that come with the targets."""
+    """Reduction on predictions, and on recalibrated predictions that come with the targets."""
 
-    lens: Callable[..., Any]
+    reduction: Callable[..., Any]
 
     def __call__(self, predictions: Any, repaired: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Both through the lens."""
-        viewed, _ = self.lens(predictions, repaired[1])
-        return viewed, self.lens(*repaired)
+        """Both through the reduction."""
+        viewed, _ = self.reduction(predictions, repaired[1])
+        return viewed, self.reduction(*repaired)
 
 
 def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) -> jax.Array:
@@ -344,12 +352,12 @@ register_expectations(
 )
 
 
-def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:
+def after_repair(reduction: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:
     """Member of the family for targets that come with recalibrated predictions."""
     if not isinstance(kernel, TensorProduct):
         raise TypeError(f"kernels: expected tensor products, got {checks.described(kernel)}")
     product = TensorProduct(kernel.prediction, _AfterRepair(kernel.target))
-    return None if lens is None else _OnBoth(lens), product
+    return None if reduction is None else _OnBoth(reduction), product
 
 
 def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
@@ -465,10 +473,10 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
 
     def of_view(view: Any) -> jax.Array:
         q = repaired
-        if view.lens is not None:
+        if view.reduction is not None:
             labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
-            through_lens = jax.vmap(lambda y: view.lens(predictions, y)[1])
-            q, _ = through_lens((repaired, labels))
+            reduced = jax.vmap(lambda y: view.reduction(predictions, y)[1])
+            q, _ = reduced((repaired, labels))
         columns = []
         for each in view.featured:
             norms = expected_norms(each.kernel, q)
@@ -523,7 +531,7 @@ def hypothesis_of(
     """Hypothesis for checked data and the kernels of `checked_family`."""
     check_draws(repaired, targets)
     members, structure = checked
-    wrapped: list[Any] = [after_repair(lens, kernel) for lens, kernel in members]
+    wrapped: list[Any] = [after_repair(reduction, kernel) for reduction, kernel in members]
     # The plan uses shapes, classes and length scales only.
     plan = plan_of(wrapped, predictions, (repaired, targets))
     fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
@@ -567,7 +575,7 @@ def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, A
     """
 
     def is_kept(member: Any) -> bool:
-        """Lenses return class predictions, which have all expectations."""
+        """Reductions return class predictions, which have all expectations."""
         try:
             if not isinstance(member, tuple):
                 check_expectations(member.target, repaired)

@@ -325,10 +325,10 @@ def checked_family(
     """Checks the user's kernels for checked data.
 
     Returns:
-        The lens (or None) and the kernel of each, and the tree of which they are the leaves.
+        The reduction (or None) and the kernel of each, and the tree of which they are the leaves.
 
     Raises:
-        TypeError: if one is not a kernel, or a pair of a lens and a kernel.
+        TypeError: if one is not a kernel, or a pair of a reduction and a kernel.
         ValueError: if there are none, or a value is wrong for these predictions.
         NotImplementedError: if expectations have no closed form.
     """
@@ -336,23 +336,27 @@ def checked_family(
     if not leaves:
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
-    views: dict[int, Any] = {id(None): (None, (predictions, targets))}  # by lens
+    views: dict[int, Any] = {id(None): (None, (predictions, targets))}  # by reduction
     redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
     for path, member in leaves:
         name = f"kernels{jax.tree_util.keystr(path)}"
-        lens, kernel = member if isinstance(member, tuple) else (None, member)
-        if id(lens) not in views:
+        reduction, kernel = member if isinstance(member, tuple) else (None, member)
+        if id(reduction) not in views:
             # A function becomes a pytree, so that it goes through compiled functions.
-            lens_record = jax.tree_util.Partial(lens) if jax.tree_util.all_leaves([lens]) else lens
-            samples = _seen(f"{name}[0]", lens, predictions, targets, redrawn)
-            views[id(lens)] = lens_record, samples
-        lens, samples = views[id(lens)]
-        members.append((lens, ready(checks.kernel_values(kernel, name), *samples)[0]))
+            registered = (
+                jax.tree_util.Partial(reduction)
+                if jax.tree_util.all_leaves([reduction])
+                else reduction
+            )
+            samples = _seen(f"{name}[0]", reduction, predictions, targets, redrawn)
+            views[id(reduction)] = registered, samples
+        reduction, samples = views[id(reduction)]
+        members.append((reduction, ready(checks.kernel_values(kernel, name), *samples)[0]))
     return members, structure
 
 
 def _is_member(node: object) -> bool:
-    """Whether a node of the user's tree is a kernel, a pair (lens, kernel), or no container."""
+    """Whether a node is a kernel, a pair (reduction, kernel), or no container."""
     if type(node) is tuple and len(node) == 2 and isinstance(node[1], Kernel):
         return callable(node[0]) and not isinstance(node[0], Kernel)
     return not isinstance(node, dict | list | tuple)
@@ -360,21 +364,23 @@ def _is_member(node: object) -> bool:
 
 def _seen(
     name: str,
-    lens: Any,
+    reduction: Any,
     predictions: Distribution,
     targets: jax.Array,
     redrawn: Callable[[], PyTree],
 ) -> PyTree:
-    """The data as a lens shows them, whose predictions must not depend on the targets."""
-    seen = passed(**dict(zip(("predictions", "targets"), lens(predictions, targets), strict=True)))
+    """The data through a reduction, whose predictions must not depend on the targets."""
+    seen = passed(
+        **dict(zip(("predictions", "targets"), reduction(predictions, targets), strict=True))
+    )
     n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
-        raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")
-    others, _ = lens(predictions, redrawn())
+        raise ValueError(f"{name}: expected a reduction that returns all {n} samples, got {size}")
+    others, _ = reduction(predictions, redrawn())
     for one, other in zip(*map(jax.tree.leaves, (seen[0], others)), strict=True):
         if checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(
-                f"{name}: expected a lens whose predictions do not depend on the targets, got "
+                f"{name}: expected a reduction whose predictions do not depend on the targets, got "
                 f"{one} and, for resampled targets, {other}"
             )
     return seen

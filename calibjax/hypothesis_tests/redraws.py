@@ -103,8 +103,8 @@ def means_of_redraws(
 ) -> tuple[Means, jax.Array | int]:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
-    Each kernel is a pair (lens, kernel), and the data are checked. All redraws keep the weights of
-    the samples.
+    Each kernel is a pair (reduction, kernel), and the data are checked. All redraws keep the
+    weights of the samples.
 
     Returns:
         Both means, [B + 1, K] each, and the (effective) number of samples.

@@ -25,7 +25,7 @@ from calibjax.kernels.line import Line, distance_of_exponentials, line_of
 from calibjax.kernels.nystrom import Nystrom, kernel_values
 from calibjax.kernels.residuals import VECTORS, Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
-from calibjax.lenses import OneVersusRest
+from calibjax.reductions import OneVersusRest
 
 Metric = Callable[[T, T], jax.Array]
 _MANY_POINTS = 1024  # more points on a line are sorted, without their distances
@@ -391,8 +391,8 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
         predictions: batch of n ≥ 2 distributions.
 
     Returns:
-        Dictionary of dictionaries of kernels, or of pairs (lens, kernel), which may be extended and
-        passed as `kernels`.
+        Dictionary of dictionaries of kernels, or of pairs (reduction, kernel), which may be
+        extended and passed as `kernels`.
 
     Raises:
         TypeError: if `predictions` is not a batch of distributions, or has no method `variance`.
@@ -400,7 +400,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
         NotImplementedError: if target kernels have no closed-form expectations, and there is no
             continuous density; choose kernels by hand.
 
-    Cost: the median heuristic, once for each distance and lens.
+    Cost: the median heuristic, once for each distance and reduction.
 
     References: none of the four papers has it.
 
@@ -558,9 +558,12 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
     probs = bare(predictions).class_probs
     labels = likely_classes(probs)
     for i, (c, scale) in enumerate(zip(labels, _scales_of_classes(probs, labels), strict=True)):
-        name, lens = f"class {c}" if isinstance(c, int) else f"likely class {i}", OneVersusRest(c)
-        class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
-        bias[name] = lens, TensorProduct(Constant(), White())
+        name, reduction = (
+            f"class {c}" if isinstance(c, int) else f"likely class {i}",
+            OneVersusRest(c),
+        )
+        class_wise[name] = reduction, TensorProduct(Exponential(scale, TotalVariation()), White())
+        bias[name] = reduction, TensorProduct(Constant(), White())
     return {
         "residuals": _products(on_predictions, PearsonResidual()),
         "class-wise": class_wise,

@@ -238,16 +238,16 @@ def _sums_by_label(
 
 @record
 class View:
-    """Kernels with one lens, and their evaluation.
+    """Kernels with one reduction, and their evaluation.
 
     Attributes:
-        lens: function (predictions, targets) → both for the kernels, or None.
-        predictions: predictions through the lens, common to all targets.
+        reduction: function (predictions, targets) → both for the kernels, or None.
+        predictions: predictions through the reduction, common to all targets.
         featured: kernels whose target kernels have features.
         others: kernels that are evaluated pair by pair.
     """
 
-    lens: Any
+    reduction: Any
     predictions: Any
     featured: tuple[Featured, ...]
     others: tuple[Kernel, ...]
@@ -259,8 +259,8 @@ class View:
 
     def sums(self, predictions: Any, targets: PyTree, weights: Any) -> Sums:
         """Sums for targets [b, n, ...], [b, K] each: featured kernels, then the others."""
-        if self.lens is not None:
-            targets = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
+        if self.reduction is not None:
+            targets = jax.vmap(lambda y: self.reduction(predictions, y)[1])(targets)
         data = self.predictions, targets, weights
         results = [part for each in self.featured for part in each.sums(*data)]
         results += [_sums_by_pairs(kernel, *data) for kernel in self.others]
@@ -346,16 +346,18 @@ class Plan:
 def plan_of(
     members: Sequence[tuple[Any, Kernel]], predictions: Distribution, targets: PyTree
 ) -> Plan:
-    """Plan of kernels, (lens, kernel) each, for many targets of the same predictions.
+    """Plan of kernels, (reduction, kernel) each, for many targets of the same predictions.
 
-    Kernels with one lens share their features, if there are any.
+    Kernels with one reduction share their features, if there are any.
     """
     planned: list[tuple[list[int], View]] = []
     num_bytes = 0
-    for lens, chosen in _distinct([lens for lens, _ in members]):
-        through_lens: Any = (predictions, targets) if lens is None else lens(predictions, targets)
-        places, view = view_of(lens, [members[i][1] for i in chosen], *through_lens, many=True)
-        num_bytes = max(num_bytes, view.num_bytes(through_lens[1]))
+    for reduction, chosen in _distinct([reduction for reduction, _ in members]):
+        reduced: Any = (
+            (predictions, targets) if reduction is None else reduction(predictions, targets)
+        )
+        places, view = view_of(reduction, [members[i][1] for i in chosen], *reduced, many=True)
+        num_bytes = max(num_bytes, view.num_bytes(reduced[1]))
         planned.append(([chosen[i] for i in places], view))
     merged = _merged(planned, floating_dtype(predictions))
     order = np.argsort([place for chosen, _ in merged for place in chosen])
@@ -365,14 +367,14 @@ def plan_of(
 
 
 def view_of(
-    lens: Any,
+    reduction: Any,
     kernels: Sequence[Kernel],
     predictions: Distribution,
     targets: PyTree,
     *,
     many: bool,
 ) -> tuple[list[int], View]:
-    """View of the kernels of one lens, and their indices in the order of the view."""
+    """View of the kernels of one reduction, and their indices in the order of the view."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
     operators: dict[int, Operator] = {}
     for kernel, same in _distinct([product.prediction for product in products.values()]):
@@ -397,7 +399,7 @@ def view_of(
             featured.append(Featured(target_kernel, prepared, tuple(by_features.values())))
             places += by_features
     others = [i for i in range(len(kernels)) if i not in places]
-    view = View(lens, predictions, tuple(featured), tuple(kernels[i] for i in others))
+    view = View(reduction, predictions, tuple(featured), tuple(kernels[i] for i in others))
     return places + others, view
 
 

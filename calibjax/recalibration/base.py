@@ -16,7 +16,7 @@ from calibjax._core.pytree import Numbers, PyTree, T, record, varying_as
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import like
-from calibjax.lenses import each_class
+from calibjax.reductions import each_class
 
 Weights: TypeAlias = jax.Array | None
 

@@ -134,7 +134,7 @@ class Binning(EstimationFunction):
     ) -> BinResiduals:
         """Mean residuals in the intervals, and the biases of their squares."""
         if (number := vectors(predictions).shape[1]) > 2:
-            got = f"{number}; use the lens estimators.top_label or class_wise"
+            got = f"{number}; use the reduction estimators.top_label or class_wise"
             raise ValueError(f"predictions: expected confidences or two classes, got {got}")
         checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
         size = _num_intervals(hyperparameter, self.max_bins)

@@ -28,7 +28,7 @@ def test_products_see_both():
     np.testing.assert_allclose(heuristic, np.median(pairs), rtol=1e-9)
 
 
-def test_lenses_and_recalibration_keep_features():
+def test_reductions_and_recalibration_keep_features():
     labels, predictions = (
         jnp.asarray(LABELS),
         D.with_features(D.CategoricalLogits(jnp.log(jnp.asarray(PROBS))), jnp.asarray(X)),

@@ -13,8 +13,8 @@ from calibjax import kernels as K
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal
 from calibjax.hypothesis_tests import aggregated_skce_test, ensemble_skce_test, exact_skce_test
 from calibjax.kernels.residuals import Shape
-from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling
+from calibjax.reductions import OneVersusRest
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -94,7 +94,7 @@ def test_every_kernel_sees_the_redraws_of_the_exact_test(is_traced):
         assert one.statistic <= found.statistic + 1e-9
 
 
-def test_lenses_see_the_same_redraws():
+def test_reductions_see_the_same_redraws():
     probs = jnp.asarray(RNG.dirichlet(np.ones(4), 30))
     labels = jnp.asarray(RNG.integers(0, 4, 30))
     product = PAIRS["wide"]
@@ -355,8 +355,8 @@ def test_wrong_families():
     for family, error, message in (
         ({"a": distances.Wasserstein()}, TypeError, r"kernels\['a'\]: expected a kernel"),
         ([classes], NotImplementedError, "no closed-form expectations of .* White"),
-        ([(_peeking, good)], ValueError, "expected a lens whose predictions do not depend on"),
-        ([(_fitted, good)], ValueError, "expected a lens whose predictions do not depend on"),
+        ([(_peeking, good)], ValueError, "expected a reduction whose predictions do not depend on"),
+        ([(_fitted, good)], ValueError, "expected a reduction whose predictions do not depend on"),
         ([(lambda *data: jax.tree.map(lambda x: x[1:], data), good)], ValueError, "all 40 samples"),
     ):
         with pytest.raises(error, match=message):

@@ -14,12 +14,12 @@ from calibjax import record
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.hypothesis_tests import composite_calibration_test
 from calibjax.kernels.residuals import Residual
-from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import (
     AffineScaling,
     PlattScaling,
     TemperatureScaling,
 )
+from calibjax.reductions import OneVersusRest
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 N = 40

@@ -1,8 +1,9 @@
-"""Calibration lenses: reductions of class predictions to binary predictions.
+"""Reductions of class predictions to binary predictions, also called calibration lenses.
 
-A calibrated model is calibrated through every lens, but not vice versa (Vaicenavicius et al., 2019,
-Evaluating model calibration in classification). Without a lens, kernel estimators and tests
-consider all classes jointly (canonical, or strong, calibration); `ece` and `mce` have an option.
+A calibrated model is calibrated through every reduction, but not vice versa (Vaicenavicius et al.,
+2019, Evaluating model calibration in classification). Without a reduction, kernel estimators and
+tests consider all classes jointly (canonical, or strong, calibration); `ece` and `mce` have an
+option.
 """
 
 import jax
@@ -54,7 +55,7 @@ def top_label(predictions: ClassPredictions, targets: Numbers) -> tuple[Bernoull
 
 @record
 class OneVersusRest:
-    """Lens on one class: its probability, and whether it was observed.
+    """Reduction on one class: its probability, and whether it was observed.
 
     `OneVersusRest(c)(predictions, targets)` is data set c of `class_wise`.
 
