@@ -73,18 +73,14 @@ def _landmarks():
         at_loc=a.real(np.array([-1.0, 0.5, 1.5]), "landmarks"),
         at_scale=a.positive(np.array([0.5, 1.0, 0.7]), "landmarks"),
     )
-    key = a.key(without=a.OPTIONAL)
     chosen = {"kernel": rough, "num_landmarks": a.integer(3)}
 
-    def choose(kernel, predictions, num_landmarks, *, key=None):
-        return kernels.Nystrom.from_predictions(
-            kernel, predictions, num_landmarks, key=key
-        ).landmarks
+    def choose(kernel, predictions, num_landmarks):
+        return kernels.Nystrom.from_predictions(kernel, predictions, num_landmarks).landmarks
 
     return [
         NORMAL.call("kernels.Nystrom", "landmarks", estimators.skce, kernel=kernel),
-        NORMAL.call("kernels.Nystrom", "from_predictions", choose, **chosen, key=None),
-        NORMAL.call("kernels.Nystrom", "from_predictions, random", choose, **chosen, key=key),
+        NORMAL.call("kernels.Nystrom", "from_predictions", choose, **chosen),
     ]
 
 
