@@ -23,6 +23,7 @@ def softmax_minimum(
     labels: jax.Array,
     weights: jax.Array,
     ridge: jax.Array,
+    num_shared: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Minimises cross-entropy plus a ridge penalty, by a matrix-free Newton method.
 
@@ -37,7 +38,10 @@ def softmax_minimum(
         features: logits [n, m] for θ = 0.
         labels: [n].
         weights: of the samples, with sum one, [n].
-        ridge: r, of the shape of the parameters.
+        ridge: r, of the shape of the parameters, [m, s].
+        num_shared: number of parameters of a class, the last ones, whose shift by a number that is
+            common to all classes changes nothing. The slope in these directions is zero, and only
+            rounding would move along them, by any distance.
 
     Returns:
         θ, and the largest change of the log-odds of a sample by the last step. If a direction
@@ -50,18 +54,23 @@ def softmax_minimum(
     pull = jax.linear_transpose(lambda x: linear(features, x), zero)
     pull_squares = jax.linear_transpose(lambda x: linear(jnp.square(features), x), zero)
     tolerance = math.sqrt(jnp.finfo(ridge.dtype).eps)
+    first = ridge.shape[1] - num_shared
+
+    def without_shifts(x: jax.Array) -> jax.Array:
+        return x.at[:, first:].add(-jnp.mean(x[:, first:], 0))
 
     def step(state: tuple) -> tuple:
         x, _, count = state
         probs = jax.nn.softmax(features + linear(features, x))
         sizes = weights[:, None] * probs
         slope = pull(sizes - jnp.where(is_own, weights[:, None], 0))[0] + 2 * ridge * x
+        slope = without_shifts(slope)
         unit = pull_squares(sizes * (1 - probs))[0] + 2 * ridge
 
         def curved(change: jax.Array) -> jax.Array:
             moves = linear(features, change)
             moves -= jnp.sum(probs * moves, 1, keepdims=True)
-            return pull(sizes * moves)[0] + 2 * ridge * change
+            return without_shifts(pull(sizes * moves)[0] + 2 * ridge * change)
 
         unit = jnp.where(unit > 0, unit, 1)
         change, _ = cg(curved, -slope, tol=0.01, maxiter=_MAX_ITERATIONS, M=lambda x: x / unit)

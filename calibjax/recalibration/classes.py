@@ -223,7 +223,8 @@ def _fitted(
         """Change of the logits by changes of slopes and a bias of each class, [m, s]."""
         return LogitMap(slopes_of(changes), changes[:, -1])(logits)
 
-    changes, largest = softmax_minimum(moves, logits, labels, shares, ridge)
+    num_shared = (1, 1, m + 1)[method._axes] if method.penalty is None else 0
+    changes, largest = softmax_minimum(moves, logits, labels, shares, ridge, num_shared)
     if method.penalty is None:
         found = jax.nn.softmax(logits + moves(logits, changes), 1)
         is_own = labels[:, None] == jnp.arange(m)
