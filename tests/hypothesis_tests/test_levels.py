@@ -192,7 +192,7 @@ SMALL = K.TensorProduct(K.SquaredExponential(0.05, WASSERSTEIN), K.SquaredExpone
 
 
 def shifted_region(size, key):
-    """methods.md 9.7: 99 locations, n = 256; a bias where 0.4 < m < 0.5.
+    """99 locations, n = 256; a bias where 0.4 < m < 0.5.
 
     Whether any location is named, one where the model is wrong, and one far from that.
     """
