@@ -11,6 +11,7 @@ from jax import lax
 from jax.scipy.linalg import cho_factor, cho_solve
 from jax.scipy.sparse.linalg import cg
 
+from calibjax._core.arithmetic import einsum, matmul
 from calibjax._core.pytree import Weights, varying_as
 
 _MAX_ITERATIONS = 100
@@ -23,8 +24,7 @@ def softmax_minimum(
     labels: jax.Array,
     weights: jax.Array,
     ridge: jax.Array,
-    num_shared: int,
-) -> tuple[jax.Array, jax.Array]:
+) -> jax.Array:
     """Minimises cross-entropy plus a ridge penalty, by a matrix-free Newton method.
 
         Σ_i w_i log Σ_c exp(l_ic − l_iy) + Σ_j r_j θ_j²,   l = features + linear(features, θ)
@@ -38,15 +38,7 @@ def softmax_minimum(
         features: logits [n, m] for θ = 0.
         labels: [n].
         weights: of the samples, with sum one, [n].
-        ridge: r, of the shape of the parameters, [m, s].
-        num_shared: number of parameters of a class, the last ones, whose shift by a number that is
-            common to all classes changes nothing. The slope in these directions is zero, and only
-            rounding would move along them, by any distance.
-
-    Returns:
-        θ, and the largest change of the log-odds of a sample by the last step. If a direction
-        separates the classes and nothing is penalised, the likelihood has no maximum, and every
-        step moves the log-odds of some sample by at least one.
+        ridge: r, of the shape of the parameters.
     """
     is_own = labels[:, None] == jnp.arange(features.shape[1])
     ridge = varying_as(ridge, (features, labels, weights))
@@ -54,23 +46,18 @@ def softmax_minimum(
     pull = jax.linear_transpose(lambda x: linear(features, x), zero)
     pull_squares = jax.linear_transpose(lambda x: linear(jnp.square(features), x), zero)
     tolerance = math.sqrt(jnp.finfo(ridge.dtype).eps)
-    first = ridge.shape[1] - num_shared
-
-    def without_shifts(x: jax.Array) -> jax.Array:
-        return x.at[:, first:].add(-jnp.mean(x[:, first:], 0))
 
     def step(state: tuple) -> tuple:
         x, _, count = state
         probs = jax.nn.softmax(features + linear(features, x))
         sizes = weights[:, None] * probs
         slope = pull(sizes - jnp.where(is_own, weights[:, None], 0))[0] + 2 * ridge * x
-        slope = without_shifts(slope)
         unit = pull_squares(sizes * (1 - probs))[0] + 2 * ridge
 
         def curved(change: jax.Array) -> jax.Array:
             moves = linear(features, change)
             moves -= jnp.sum(probs * moves, 1, keepdims=True)
-            return without_shifts(pull(sizes * moves)[0] + 2 * ridge * change)
+            return pull(sizes * moves)[0] + 2 * ridge * change
 
         unit = jnp.where(unit > 0, unit, 1)
         change, _ = cg(curved, -slope, tol=0.01, maxiter=_MAX_ITERATIONS, M=lambda x: x / unit)
@@ -82,7 +69,7 @@ def softmax_minimum(
 
     unfinished = lambda state: (state[1] > tolerance) & (state[2] < _MAX_STEPS)  # noqa: E731
     start = zero, jnp.full((), jnp.inf, ridge.dtype), 0
-    return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[:2]
+    return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[0]
 
 
 class _Damped(NamedTuple):
@@ -209,6 +196,79 @@ def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
     total = jnp.sum(curvatures)
     center = jnp.sum(curvatures * x) / jnp.where(total > 0, total, 1)
     return jnp.sum(curvatures * jnp.square(x - center)), total, center
+
+
+class Step(NamedTuple):
+    """Step towards the maximum likelihood, with properties of its starting point.
+
+    The properties are the largest change of the log-odds of a sample, the largest slope, and the
+    mean probability of the classes that were not observed.
+    """
+
+    change: jax.Array
+    largest: jax.Array
+    steepest: jax.Array
+    missed: jax.Array
+
+
+def newton_step(
+    features: jax.Array,
+    labels: jax.Array,
+    log_probs: jax.Array,
+    weights: jax.Array,
+    num_shared: int,
+) -> Step:
+    """Newton step, damped to be an improvement.
+
+    If a direction separates the classes, the likelihood has no maximum, and every undamped step
+    moves the log-odds of some sample by at least one. If there is a maximum, the steps soon become
+    small. The step is zero if rounding leaves none.
+
+    Args:
+        features: of each class, [n, m, s]; log-odds are linear functions of these.
+        labels: [n].
+        log_probs: log-probabilities at the start, [n, m].
+        weights: of the samples, with sum one, [n].
+        num_shared: number of features, the last ones, shared by all classes. A shift of all
+            their parameters changes no prediction.
+    """
+    n, m, s = features.shape
+    is_own = labels[:, None] == jnp.arange(m)
+    # Log-odds against the observed class keep their digits if it is nearly certain.
+    others = jnp.where(is_own, 0, jnp.exp(log_probs))
+    residuals = jnp.where(is_own, -jnp.sum(others, 1, keepdims=True), others)
+    at_label, pulled, moved = (
+        (x[..., None] * features).reshape(n, m * s) for x in (is_own, others, residuals)
+    )
+    cross = matmul(pulled.T, weights[:, None] * at_label)
+    sizes = weights[:, None] * jnp.abs(residuals)
+    blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
+    diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
+    total = diagonal.reshape(m * s, m * s) - cross - cross.T
+    total -= matmul(moved.T, weights[:, None] * moved)
+    unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
+    unit = jnp.where(unit > 0, unit, 1)
+    scaled = total / unit / unit[:, None]
+    # Directions without effect on predictions have no curvature and are not changed: shifts, and
+    # directions whose curvature is a rounding error.
+    shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
+    shifts = shifts * unit[:, None]
+    shifts /= jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
+    values, vectors = jnp.linalg.eigh(scaled + matmul(shifts, shifts.T))
+    least = 8 * m * s * jnp.finfo(total.dtype).eps
+    rates = jnp.where(values > least, 1 / jnp.where(values > least, values, 1), 0)
+    slope = matmul(weights, moved)
+    steepest = jnp.max(jnp.abs(slope))
+    slope = slope / unit
+    slope -= matmul(shifts, matmul(shifts.T, slope))
+    change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
+    change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
+    moves = einsum("ncs,cs->nc", features, change)
+    moves -= jnp.take_along_axis(moves, labels[:, None], 1)
+    largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
+    damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
+    missed = jnp.sum(weights * jnp.sum(others, 1))
+    return Step(jnp.where(largest > 0, damping, 1) * change, largest, steepest, missed)
 
 
 def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = None) -> jax.Array:

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
 from calibjax._core.environment import jit_quick
-from calibjax._core.fitting import softmax_minimum
+from calibjax._core.fitting import Step, newton_step, softmax_minimum
 from calibjax._core.gate import Seen, checked, inner, usual
 from calibjax._core.pytree import Numbers, PyTree, parameter, part, record, varying_as
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
@@ -29,7 +29,9 @@ from calibjax.scores import negative_log_likelihood
 if TYPE_CHECKING:
     from calibjax.hypothesis_tests.result import ConfidenceInterval
 
+_MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method; steep slopes need the latter
 _NUM_STEPS = 1000  # of expectation maximisation
+_MAX_PARAMETERS = 512  # for which curvatures are computed
 _FAR = 0.5  # least change of log-odds by a step if there is no maximum
 
 
@@ -223,18 +225,30 @@ def _fitted(
         """Change of the logits by changes of slopes and a bias of each class, [m, s]."""
         return LogitMap(slopes_of(changes), changes[:, -1])(logits)
 
-    num_shared = (1, 1, m + 1)[method._axes] if method.penalty is None else 0
-    changes, largest = softmax_minimum(moves, logits, labels, shares, ridge, num_shared)
-    if method.penalty is None:
-        found = jax.nn.softmax(logits + moves(logits, changes), 1)
-        is_own = labels[:, None] == jnp.arange(m)
-        missed = jnp.where(is_own, 0, shares[:, None] * found)
-        residuals = jnp.where(is_own, -jnp.sum(missed, 1, keepdims=True), missed)
-        slope = jax.linear_transpose(lambda x: moves(logits, x), changes)(residuals)[0]
+    if method.penalty is not None or ridge.size > _MAX_PARAMETERS:
+        changes = softmax_minimum(moves, logits, labels, shares, ridge)
+    else:
+        features, num_shared = _features(method, logits)
+
+        def unfinished(state: tuple) -> jax.Array:
+            _, last, count = state
+            goes_on = (last.steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
+            return exists & (last.largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
+
+        def step(state: tuple) -> tuple:
+            x, _, count = state
+            log_probs = jax.nn.log_softmax(logits + moves(logits, x), 1)
+            newton = newton_step(features, labels, log_probs, shares, num_shared)
+            return x + newton.change, newton, count + 1
+
+        far = jnp.full((), jnp.inf, dtype)
+        first = Step(jnp.zeros_like(ridge), far, far, far)
+        start = varying_as((first.change, first, 0), (logits, labels, shares, ridge))
+        changes, last, _ = lax.while_loop(unfinished, step, start)
         # With slopes, the likelihood of separated classes has no maximum.
-        is_apart = (jnp.sum(missed) <= math.sqrt(eps)) & (method._axes > 0)
+        is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
         # Probabilities of zero and one have no curvature: biases may not be found.
-        exists &= (largest < _FAR) & ~is_apart & (jnp.max(jnp.abs(slope)) < eps ** (1 / 3))
+        exists &= (last.largest < _FAR) & ~is_apart & (last.steepest < eps ** (1 / 3))
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
     params = LogitMap((identity.slopes + slopes_of(changes)) / scale, biases, *smoothing)
     return where_it_exists(exists, params), exists
@@ -357,6 +371,17 @@ def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> ja
     zero, end = jnp.zeros((), logits.dtype), jnp.asarray(_GRID[-1], logits.dtype)
     zero, end = varying_as((zero, end), (logits, labels, weights))
     return jnp.exp(_root(slope, zero, -end, end))
+
+
+def _features(method: MatrixScaling, logits: jax.Array) -> tuple[jax.Array, int]:
+    """Regressors of the log-odds of each class, [n, m, s], and the number of shared ones."""
+    n, m = logits.shape
+    ones = jnp.ones((n, m, 1), logits.dtype)
+    if not method._axes:
+        return ones, 1
+    is_full = method._axes == 2
+    scaled = jnp.broadcast_to(logits[:, None], (n, m, m)) if is_full else logits[..., None]
+    return jnp.concatenate([scaled, ones], 2), m + 1 if is_full else 1
 
 
 def log_probs_of(predictions: Any) -> jax.Array:
