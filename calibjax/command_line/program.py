@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import secrets
 import shlex
 import sys
 from argparse import Namespace
@@ -137,7 +138,8 @@ def prepare() -> None:
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     with contextlib.suppress(OSError, RuntimeError):  # there is no home, or it cannot be written to
-        folder = Path.home() / ".cache" / "calibjax"
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(cache, "calibjax")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         programs = [*folder.iterdir()]
         if sum(path.stat().st_size for path in programs) > _LARGEST:
@@ -209,11 +211,23 @@ def _result(options: Namespace, arguments: Sequence[str]) -> str:
     evaluation = _evaluated(options, data)
     if options.report is not None:
         say("figures and report")
-        content = printable(_page(options, arguments, evaluation, data))
-        options.report.write_bytes(content.encode())
+        _write(options.report, printable(_page(options, arguments, evaluation, data)))
     if options.json:
         return json.dumps({"input": dict(data.facts)} | json.loads(evaluation.to_json()), indent=2)
     return printable("\n".join(f"{name}: {x}" for name, x in data.facts) + f"\n\n{evaluation}")
+
+
+def _write(path: Path, content: str) -> None:
+    """Writes a file completely or not at all; links are followed, and its mode stays."""
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".calibjax-{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.write_bytes(content.encode())
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o7777)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load(*arguments: str | Path | Sequence[str | Path]) -> Data:

@@ -1,6 +1,5 @@
 """The program from its arguments to what it prints and writes."""
 
-import errno
 import html
 import json
 import os
@@ -131,12 +130,13 @@ def test_places_of_the_report_that_are_refused(file, calls, tmp_path, capsys):
 
 
 def test_report_that_cannot_be_written(file, calls, tmp_path, capsys, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
-    assert main([str(file), "--report", str(tmp_path / "report.html")]) == 1
+    report = tmp_path / "report.html"
+    report.write_text("an older one")
+    monkeypatch.setattr(os, "replace", lambda *_: pathlib.Path("/dev/full").write_bytes(b"x"))
+    assert main([str(file), "--report", str(report)]) == 1
     assert "cannot be written (No space left on device)" in capsys.readouterr().err
+    assert {*tmp_path.iterdir()} == {file, report}
+    assert report.read_text() == "an older one"
 
 
 def test_report_through_a_link(file, calls, tmp_path):
@@ -230,6 +230,7 @@ def settings(monkeypatch, tmp_path):
     changed = {}
     monkeypatch.setattr(jax.config, "update", changed.__setitem__)
     monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_MOST_OPTIMIZATIONS"):
         monkeypatch.delenv(name, raising=False)
