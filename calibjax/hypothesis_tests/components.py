@@ -252,7 +252,7 @@ class SKCEComponents:
     for it.
 
     Attributes:
-        biased: SKCE_b, all errors together except predictions that are too wide; p-value for
+        biased: SKCE_b, wrong means and predictions that are too narrow; p-value for
             large values.
         unbiased: SKCE_u, errors that similar predictions share, above all of the mean; hardly
             predictions that are only too wide or too narrow; p-value for large values.
@@ -371,7 +371,7 @@ class SKCEComponents:
         is_wider = float(self.dispersion.z) > 0
         ends = ("more", OF_CLASSES[0]) if is_wider else ("less", OF_CLASSES[1])
         words = {
-            "biased": "all errors together",
+            "biased": "wrong means, or too narrow",
             "unbiased": "errors shared by similar predictions",
             "dispersion": "targets scatter {}: {}".format(*ends),
         }

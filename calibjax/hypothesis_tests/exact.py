@@ -214,7 +214,7 @@ def exact_skce_test(
     >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
     >>> print(test)
     CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.08, estimate=0.0623, 999 targets ...
-      biased      all errors together                   unadjusted p = 0.001   z = +4.4
+      biased      wrong means, or too narrow            unadjusted p = 0.001   z = +4.4
       unbiased    errors shared by similar predictions  unadjusted p = 0.001   z = +4.5
       dispersion  targets scatter less: underconfident  unadjusted p = 0.001   z = -6.1 <- largest
     """

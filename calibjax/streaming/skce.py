@@ -331,7 +331,7 @@ class ExactSKCETest(Accumulator):
     ...     state = test.update(state, predictions, loc + 0.5 * noise)  # half the predicted spread
     >>> print(test.result(state))
     CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.88, estimate=0.0168, 99 targets ...
-      biased      all errors together                   unadjusted p = 0.01    z = +3.7
+      biased      wrong means, or too narrow            unadjusted p = 0.01    z = +3.7
       unbiased    errors shared by similar predictions  unadjusted p = 0.01    z = +3.9
       dispersion  targets scatter less: underconfident  unadjusted p = 0.01    z = -5.9 <- largest
     """
