@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import secrets
 import shlex
 import sys
@@ -281,7 +282,11 @@ def _evaluated(options: Namespace, data: Data) -> Evaluation:
     try:
         return call(*arguments, **data.options, progress=lambda name, *_: say(name))
     except ValueError as error:
-        raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
+        place = ", ".join(map(str, options.files))
+        row = re.search(r"got (?:predictions|targets|weights)[\w.]*\[(\d+)", str(error))
+        place += f", row {data.table.rows[int(row[1])]}" if row else ""
+        reason = str(error).replace("jax_enable_x64", "the environment variable JAX_ENABLE_X64=1")
+        raise InputError(f"{place}: {reason}") from error
 
 
 def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, data: Data) -> str:

@@ -462,10 +462,10 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
     if "prob" in names:
         # The column may hold the confidence in a predicted label.
         others = (table.values(x) for x in names if x != "prob")
-        is_label = any(re.match(_DECISIONS, x, re.I) for x in names)
-        is_label |= any({*np.unique(x).tolist()} <= (labels or {0.0, 1.0}) for x in others)
-        is_confidence = is_label and not (table.values("prob") < 0.5).any()
-        meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: "prob"}))
+        is_label = any({*np.unique(x).tolist()} <= (labels or {0.0, 1.0}) for x in others)
+        is_label &= not (table.values("prob") < 0.5).any()
+        is_label |= any(re.match(_DECISIONS, x, re.I) for x in names)
+        meanings.append(Meaning("probability", {} if is_label else {_POSITIVE: "prob"}))
     return meanings
 
 

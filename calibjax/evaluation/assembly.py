@@ -162,7 +162,7 @@ def evaluate(
         num_samples=data.size,
         description=data.described,
         sections=parts.sections,
-        sentences=tuple(_sentences(data.size, parts, said, pvalues)),
+        sentences=tuple(_sentences(int((data.shares > 0).sum()), parts, said, pvalues)),
         notes=tuple(_notes(parts, pvalues)),
         kernels=parts.kernels,
         other_kernels=parts.other_kernels,

@@ -170,7 +170,7 @@ def of_scores(c: Compared) -> Part:
         if ends is None or (texts and pair not in significant):
             continue
         (worse, better), sign = (pair, 1) if value > 0 else (pair[::-1], -1)
-        size, low, high = with_ends(sign * value, *sorted(sign * x for x in ends))
+        size, low, high = with_ends(sign * value + 0.0, *sorted(sign * x + 0.0 for x in ends))
         has = "has a" if pair in significant else "does not have a significantly"
         lower = f"it is lower by {size}{unit} per sample"
         text = f"{better} {has} better {name} than {worse}: {lower}"

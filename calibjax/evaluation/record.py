@@ -92,11 +92,11 @@ TEMPERATURE = Advice(
     f"Scale all predictions by one temperature.{_HELD_OUT}", _CALL.format("TemperatureScaling()")
 )
 GROUPS = Advice(
-    "The errors differ between groups. Recalibrate within groups, if groups do not overlap and "
-    f"those of new samples are known.{_UNTRIED}",
+    "The errors differ between groups. Recalibrate within groups, if those of new samples are "
+    f"known.{_UNTRIED}",
     """\
 method = recalibration.GroupWise(recalibration.PlattScaling())
-numbers = result.arrays["memberships"].argmax(1)  # result: this evaluation
+numbers = result.arrays["memberships"][:, {}].argmax(1)  # result: this evaluation
 params = method.fit(predictions, targets, numbers)
 repaired = method.apply(params, new_predictions, new_numbers)""",
 )

@@ -265,7 +265,8 @@ def _of_targets(data: Data, predictions: Any) -> View:
     cuts = np.unique(np.quantile(cuts, levels, method="inverted_cdf"))
     cuts = cuts + 0.5 * (data.task == "counts")  # which are between two cuts, and never at one
     below = data.known(_below(predictions, jnp.asarray(cuts))).astype(float)
-    called = lambda low, high: f"targets {_between(low, high)}"  # noqa: E731
+    words = _counts if data.task == "counts" else _between
+    called = lambda low, high: f"targets {words(low, high)}"  # noqa: E731
     events, everywhere = Cuts(cuts, "targets", called), Cuts(np.zeros(0), "", called, [(0, 1)])
     levels = np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], 1)
     probs, redrawn = np.clip(np.diff(levels, axis=1), 0, 1), _by_levels(below)
@@ -304,3 +305,10 @@ def _between(low: float, high: float, shown: Callable[[float], str] = number) ->
 def _quantile(level: float) -> str:
     """What a quantile is called."""
     return f"the predicted {100 * level:.4g} % quantile"
+
+
+def _counts(low: float, high: float) -> str:
+    """A range of whole numbers in words; both ends are between two of them, or infinite."""
+    if math.isinf(low) or math.isinf(high):
+        return f"at most {high - 0.5:.0f}" if math.isinf(low) else f"at least {low + 0.5:.0f}"
+    return f"from {low + 0.5:.0f} to {high - 0.5:.0f}" if high - low > 1 else f"of {high - 0.5:.0f}"

@@ -141,14 +141,15 @@ class Column(NamedTuple):
         ends: Any = {"low": low, "high": high} if scatter else {}
         return Entry(name, value, expected, by_chance=(by_chance[0], by_chance[1]), **ends)
 
-    def finding(self, entry: Entry, group: str, is_same: bool, of_classes: bool) -> Finding:
+    def finding(self, entry: Entry, group: str, is_same: bool, columns: str) -> Finding:
         """What is said of an entry; of a group only if it is not the same everywhere."""
         observed, predicted = record.percents(entry.value, entry.expected or 0.0)
         size, times = (record.number(x) for x in (abs(entry.difference or 0), entry.value))
         text = self.text.format(observed=observed, predicted=predicted, size=size, times=times)
         word = self.words[(entry.difference or 0) > 0]
         if group:
-            advice = record.GROUPS if of_classes else None
+            call = record.GROUPS.call.format(columns)
+            advice = dataclasses.replace(record.GROUPS, call=call) if columns else None
             return Finding(entry.name, f"{word} in {group}", text, is_same, advice)
         return Finding(entry.name, word, text, self.is_last, self.advice, self.is_repaired)
 
@@ -174,6 +175,8 @@ def mean_errors(data: Data) -> Part:
     arrays = test.estimate, test.adjusted_pvalue, test.critical_value()
     arrays = [np.asarray(x, float).reshape(len(names), -1) for x in arrays]
     shares = data.known(members).astype(float) * data.shares[:, None]
+    sizes = data.known(members).mean(0)
+    division = np.floor(np.cumsum(sizes) - sizes + 1e-6)  # shares of a division sum to one
     asked = [(g, c) for g in range(len(names)) for c in columns if c.in_groups or not g]
     entries, findings = ([], []), []
     for g, c in asked:
@@ -189,7 +192,8 @@ def mean_errors(data: Data) -> Part:
         entries[g > 0].append(entry)
         if not c.is_explained(arrays[0][g]):
             is_same = abs(error - arrays[0][0, c.number]) <= 1.96 * scatter
-            findings.append(c.finding(entry, names[g], is_same, data.is_of_classes))
+            same = (np.flatnonzero(division == division[g]) - 1).tolist()
+            findings.append(c.finding(entry, names[g], is_same, f"{same}" * data.is_of_classes))
     order = {x.name: (g, x.pvalue, -abs(x.difference or 0)) for g in (0, 1) for x in entries[g]}
     first = columns[0].name if data.task == "classification" else ""
     findings.sort(key=lambda x: (x.entry != first, *order[x.entry]))

@@ -512,7 +512,7 @@ def _in_the_large(x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Arra
 
     def damped(_: int, b: jax.Array) -> jax.Array:
         change = step(lax.stop_gradient(x), b)[0]
-        return b + jnp.sign(change) * jnp.log1p(jnp.abs(change))  # as in `most_likely`
+        return b + jnp.sign(change) * jnp.log1p(jnp.abs(change))
 
     b = lax.fori_loop(0, 50, damped, varying_as(jnp.zeros((), x.dtype), (x, targets)))
     b += step(x, b)[0]

@@ -77,7 +77,8 @@ def estimation_risk(
     Args:
         values: h(p_i, p_j), [n, n]; or a function of two batches (p, q) → [n, n'] such as
             `functools.partial(function.evaluate, params)`. It is called under `vmap` with one point
-            and all points, or with a block twice. Blocks need a function. The diagonal is not used.
+            and all points; in blocks, of pairs i < j, so h has to be symmetric. Blocks need a
+            function. The diagonal is not used.
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         block_size: B, 2 ≤ B ≤ n; None for all pairs.

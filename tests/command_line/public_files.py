@@ -164,7 +164,7 @@ FILES = [
     File("digits, CRLF, empty lines at the end", "read", score=OF_CLASSES, content=table(
         {**named("012", CLASSES, "p_"), "y_true": LABELS}, end="\r\n") + "\r\n\r\n\r\n"),
     File("truth values beside quoted texts", "read", score=BINARY, content=table(
-        {**ANSWERS, "prob": EVENT, "y": HAPPENED == 1})),
+        {"question": ANSWERS["question"], "topic": LABELS, "prob": EVENT, "y": HAPPENED == 1})),
     File("weather", "read", score=NORMAL, content=table(
         {"date": DATES, "station": TEAMS, "group_sex": PATIENT["sex"], **_NORMAL})),
     File("quantiles in disorder", "read", score=OF_QUANTILES, content=table(
@@ -365,6 +365,8 @@ FILES += [
         {**named(range(3), CLASSES, "member_"), "label": HAPPENED}), "--members --probability"),
     File("confidence in an answer", "refused", table(
         {"answer": YES_NO, "prob": np.maximum(EVENT, NOT), "label": HAPPENED}), "prob"),
+    File("confidence in an answer, also below one half", "refused", table(
+        {"answer": YES_NO, "prob": EVENT, "label": HAPPENED}), "prob"),
     File("decisions beside the truth", "refused", table(
         {**_IRIS, "label": SPECIES[CLASSES.argmax(1)], "truth": LABELS}), "label,.truth"),
     File("a hub whose models have another name", "refused", table(

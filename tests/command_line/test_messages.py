@@ -108,9 +108,15 @@ def test_files_and_options(case, written, tmp_path, capsys, calls):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("mean,sd,target\n0,1,2\n0,0,1\n", r"data.csv: .* positive finite .*scale\[1\] = 0.0"),
-        ("mean,sd,target\n0,1,1e300\n" + 9 * "0,1,2\n", "targets: .*jax_enable_x64"),
-        ("q0.1,q0.9,target\n1,2,1\n3,2,1\n", r"do not cross .*\[1, 1\] = 2.0"),
+        (
+            "mean,sd,target\n0,1,2\n0,0,1\n",
+            r"data.csv, row 3: .* positive finite .*scale\[1\] = 0.0",
+        ),
+        (
+            "mean,sd,target\n0,1,1e300\n" + 9 * "0,1,2\n",
+            "row 2: targets: .*variable JAX_ENABLE_X64=1",
+        ),
+        ("q0.1,q0.9,target\n1,2,1\n3,2,1\n", r"row 3: .*do not cross .*\[1, 1\] = 2.0"),
         ("mean,sd,target\n0,1,2\n", "data.csv: predictions: expected at least 10 samples, got 1"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import calibjax
 from calibjax import distributions, kernels, scores
 from calibjax.evaluation import sections
-from calibjax.evaluation.data import checked_groups, read_plainly
+from calibjax.evaluation.data import checked_data, checked_groups, read_plainly
 from calibjax.kernels import defaults
 from calibjax.recalibration.local import Gain
 from tests.compiled import num_compiled
@@ -234,6 +234,15 @@ def test_groups_by_names_and_by_columns():
         np.testing.assert_array_equal(memberships, expected)
     with pytest.raises(ValueError, match="got <NA> in row 2; give these rows a group of their own"):
         checked_groups(["a", "b", pandas.NA], 3)
+
+
+def test_advice_within_the_column_whose_groups_differ():
+    rows = np.arange(200)
+    groups = {"ward": rows // 2 % 2, "sex": np.array(["f", "m"])[rows % 2]}
+    labels = (rows % 2 == 0) ^ (rows % 10 < 2)  # 80 % of f, 20 % of m
+    data = checked_data(KEY, jnp.full(200, 0.5), labels.astype(int), None, groups, None)
+    (advice,) = {x.advice for x in sections.mean_errors(data).findings if "sex" in x.word}
+    assert 'numbers = result.arrays["memberships"][:, [2, 3]].argmax(1)' in advice.call
 
 
 @pytest.mark.slow

@@ -10,7 +10,15 @@ import scipy.stats
 
 from calibjax import distributions
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.regions import Cuts, View, _by_levels, find_regions, search, where_wrong
+from calibjax.evaluation.regions import (
+    Cuts,
+    View,
+    _by_levels,
+    _counts,
+    find_regions,
+    search,
+    where_wrong,
+)
 from tests.evaluation import samples
 
 N = 60
@@ -216,3 +224,9 @@ def test_regions_are_those_of_their_calls(kind):
     for view in views if data.task in drawn else []:  # the targets themselves
         cells = view.redrawn(np.asarray(drawn[data.task]))
         np.testing.assert_array_equal(cells, view.cells)
+
+
+def test_ranges_of_counts_in_words():
+    """Between cuts that are no whole numbers."""
+    cuts = (-np.inf, 2.5), (2.5, 3.5), (2.5, 5.5), (5.5, np.inf)
+    assert [_counts(*each) for each in cuts] == ["at most 2", "of 3", "from 3 to 5", "at least 6"]

@@ -1,5 +1,6 @@
 """What is said: sentences follow the p-values, name what is wrong, and have readable numbers."""
 
+import dataclasses
 import re
 import types
 
@@ -126,7 +127,8 @@ def test_numbers_of_sentences():
 
 @pytest.mark.slow
 def test_advised_calls_run():
-    of_classes = [record.GROUPS, record.TEMPERATURE]
+    of_groups = dataclasses.replace(record.GROUPS, call=record.GROUPS.call.format([0, 1]))
+    of_classes = [of_groups, record.TEMPERATURE]
     of_classes += [record.map_of("binary", 100), record.map_of("binary", 5000)]
     result = types.SimpleNamespace(arrays={"memberships": np.eye(2)[np.arange(40) % 2]})
     names = {"recalibration": recalibration, "result": result, "new_numbers": np.arange(40) % 2}

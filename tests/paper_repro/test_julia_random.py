@@ -1,9 +1,23 @@
-"""Random numbers of Julia by plain arithmetic; published numbers depend on all others."""
+"""Julia's random numbers: values that Julia prints, and plain arithmetic with integers."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from paper_repro import julia_random
 from paper_repro.julia_random import MersenneTwister
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [  # of Julia 1.3 with `Random.seed!(1234)`
+        ("rand", [0.590845, 0.766797, 0.566237, 0.460085, 0.794026]),
+        ("randn", [0.867347, -0.901744, -0.494479, -0.902914, 0.864401, 2.21188]),
+    ],
+)
+def test_first_numbers_are_those_of_julia(name, values):
+    draw = getattr(MersenneTwister(1234), name)
+    np.testing.assert_allclose([draw() for _ in values], values, rtol=5e-6)
 
 
 def test_long_arrays_are_filled_past_the_cache():
@@ -70,3 +84,18 @@ def test_a_pair_is_from_one_filling_of_the_cache():
     upper, lower = raw(plain, 2)
     word = (low | high << 64) ^ ((upper << 64 | lower) << 12) & (1 << 128) - 1
     assert found == [word & (1 << 64) - 1, word >> 64]
+
+
+def test_laws():
+    """Of gammas, which have their own sampler for small shapes, and of ranges."""
+    state = MersenneTwister(7).state
+    small = (julia_random.gamma_sampler(1.1), 0.1)
+    for name, args, law in (
+        ("randexp", (), stats.expon()),
+        ("rand_small_gamma", small, stats.gamma(0.1)),
+    ):
+        draws = [getattr(julia_random, name)(state, *args) for _ in range(20_000)]
+        assert stats.kstest(draws, law.cdf).pvalue > 0.001
+    counts = np.bincount([julia_random.rand_range(state, 7) for _ in range(20_000)])
+    assert counts[0] == 0
+    assert stats.chisquare(counts[1:]).pvalue > 0.001
