@@ -88,8 +88,9 @@ def _local():
     found = []
     at = a.made(
         lambda *at: at,
-        at_features=a.real(a.FEATURES[:3] + 0.1),
-        at_confidences=a.unit(np.array([0.6, 0.7, 0.9])),
+        at_features=a.real(a.FEATURES[:3] + 0.1, "features"),
+        # None is refused in the words of NumPy.
+        at_confidences=a.unit(np.array([0.6, 0.7, 0.9]), "confidences", without=("None",)),
     )
     for name in ("lce", "mlce", "local_errors"):
         covers = f"estimators.{name} estimators.Neighbourhood"

@@ -115,7 +115,10 @@ _WITH_EXPECTATIONS = {
     "Laplace": (_NUMBERS, kernels.Exponential(1.2), None, _LOC_SCALE),
     "Bernoulli": (_TRUTHS, _WHITE, _VARIATION, {"probs": a.unit(a.PROBS[:, 0])}),
     "Categorical": (_CLASSES, _WHITE, _VARIATION, {"probs": a.simplex(a.PROBS)}),
-    "CategoricalLogits": (_CLASSES, _WHITE, _VARIATION, {"logits": a.real(np.log(a.PROBS))}),
+    "CategoricalLogits": (
+        *(_CLASSES, _WHITE, _VARIATION),
+        {"logits": a.real(np.log(a.PROBS), without=("-inf",))},  # a probability of zero
+    ),
     "Poisson": (_COUNTED, _TARGET_KERNEL, None, {"rate": a.positive(2 * a.SCALE)}),
     "Beta": (a.unit(_UNIT_TARGETS), kernels.SquaredExponential(0.4), None, _TWO_SHAPES),
     "Mixture": (_NUMBERS, _TARGET_KERNEL, distances.MixtureWasserstein(), _MIXED),
