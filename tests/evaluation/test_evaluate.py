@@ -97,9 +97,12 @@ def test_levels_that_differ_between_samples():
     assert [*found.captions] == ["PIT histogram"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weights"])
-@pytest.mark.parametrize("task", TASKS)
+WEIGHTED = [pytest.param(x, WEIGHTS, marks=pytest.mark.slow) for x in TASKS]
+QUICK = "binary", "ensembles"
+SLOW = [pytest.param(x, None, marks=pytest.mark.slow) for x in TASKS if x not in QUICK]
+
+
+@pytest.mark.parametrize(("task", "weights"), [*((x, None) for x in QUICK), *SLOW, *WEIGHTED])
 def test_every_number_by_the_call_it_names(task, weights):
     data = _of_task(task)
     more = {"features": FEATURES, "groups": GROUPS, "weights": weights}

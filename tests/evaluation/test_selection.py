@@ -23,6 +23,15 @@ SCORES = jax.scipy.special.ndtri((jax.random.permutation(KEYS[2], N) + 0.5) / N)
 NOISE = jax.random.normal(KEYS[0], (N,))
 
 
+def test_a_shift_is_repaired():
+    shifted = NORMAL.loc[:40] + 0.1 * (1.0 + NOISE[:40])
+    few, methods = jax.tree.map(lambda x: x[:40], NORMAL), {"affine": AffineScaling()}
+    found = select_recalibration(KEYS[1], few, shifted, methods, num_draws=39)
+    assert found.enough == "affine"
+    assert found.pvalues["nothing"] == 1 / 40
+    assert found.gains["affine"].low > 0
+
+
 @pytest.mark.slow
 def test_the_first_that_is_enough():
     shifted = NORMAL.loc + 0.1 * (1.0 + NOISE)
