@@ -17,6 +17,7 @@ from jax import export, lax
 from jax.typing import DTypeLike
 
 from calibjax._core import checks
+from calibjax._core.environment import jit_quick
 from calibjax._core.gate import checked, group_ids
 from calibjax._core.pytree import Numbers, PyTree, Weights, record, varying_as
 from calibjax.distributions import Bernoulli
@@ -237,7 +238,7 @@ class EqualMassBins(_ProbabilityBins):
         return _quantile_cells(probs, num_samples, self.num_bins, weights)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@functools.partial(jit_quick, static_argnums=(1, 2))
 def _quantile_cells(probs: jax.Array, n: int, num_bins: int, weights: Weights) -> jax.Array:
     """Bins that share the interval between quantiles of the first n, in every class, int32."""
     probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)

@@ -27,7 +27,6 @@ from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
 from calibjax.kernels.defaults import affordable, thinned
 from calibjax.kernels.expectations import prepare_features
 from calibjax.plotting import pit_histogram, reliability_diagram
-from calibjax.recalibration.base import tempered
 from calibjax.reductions import OneVersusRest
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)  # of predictions without levels of their own
@@ -444,12 +443,9 @@ def temperature(data: Data) -> Part:
     text += f"held-out data by {gained} (95 % interval {low} to {high})."
     more: Any = {"remarks": (text,), "advice": (record.TEMPERATURE,)}
     if data.is_of_classes:
-        recalibrated = _tempered(predictions, jnp.asarray(fitted.value, jnp.float32))
+        recalibrated = methods["temperature"].apply(fitted.value, predictions)
         more["panels"] = (main_panel(data, recalibrated, " after temperature scaling"),)
     return told(remark, fitted, won, **more)
-
-
-_tempered = jax.jit(jax.vmap(tempered, (0, None)))  # predictions at a temperature
 
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw

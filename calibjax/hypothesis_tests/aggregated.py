@@ -16,7 +16,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.environment import default_batch_size, map_batches
+from calibjax._core.environment import default_batch_size, jit_quick, map_batches
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli, Ensemble
@@ -162,7 +162,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return all(isinstance(term, Constant | Regressor) for term in _terms(kernel.prediction))
 
 
-@jax.jit
+@jit_quick
 def _direction_scores(
     views: Sequence[tuple[Any, Any, Any, float] | None], predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:

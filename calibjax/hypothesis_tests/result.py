@@ -221,7 +221,7 @@ def skce_result(
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(environment.jit_quick, static_argnums=1)
 def _of_family(
     pool: jax.Array, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[jax.Array, jax.Array, list[jax.Array]]:

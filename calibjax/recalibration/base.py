@@ -121,7 +121,7 @@ def cross_fitted(
     return recalibrated
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit_quick, static_argnums=(0, 1))
 def _out_of_fold(
     recalibration: Any, num_folds: int, key: jax.Array, samples: tuple
 ) -> tuple[jax.Array, PyTree]:

@@ -13,6 +13,7 @@ from jax.scipy.special import ndtri
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import mean_and_error, one_hot, ratio, safe_sqrt
+from calibjax._core.environment import jit_quick
 from calibjax._core.gate import Seen, checked, group_ids, passed, sample_weights, usual
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.distributions import Ensemble
@@ -397,7 +398,7 @@ def _directed(old: Any, new: Any, targets: jax.Array, norm: str) -> jax.Array:
     return jnp.sum(unit * (one_hot(targets, probs.shape[1], probs.dtype) - probs), 1)
 
 
-@jax.jit
+@jit_quick
 def _gain(both: tuple[Any, Any], gains: jax.Array, weights: Weights, tail: Any) -> Gain:
     """Gain from predictions before and after, and the gains of samples."""
     z = -ndtri(tail).astype(gains.dtype)
