@@ -1,7 +1,7 @@
 """JAX's own modes and transformations change no number of any call.
 
-Of the modes that forbid something all are on at once. The quick tests take every ninth call, the
-weekly ones all of them.
+Of the modes that forbid something all are on at once. The quick tests take every ninth call, or
+fewer where a call is compiled twice, and the weekly ones all of them.
 """
 
 import contextlib
@@ -46,11 +46,11 @@ NOT_SHARDED = {
 }
 
 
-def some(turn, calls=CALLS):
-    """Calls, all but every ninth of which are slow."""
+def some(turn, calls=CALLS, every=9):
+    """Calls, all but a few of which are slow."""
     slow = pytest.mark.slow
     return [
-        pytest.param(call, id=call.name, marks=() if i % 9 == turn and not call.slow else slow)
+        pytest.param(call, id=call.name, marks=() if i % every == turn and not call.slow else slow)
         for i, call in enumerate(calls)
     ]
 
@@ -121,7 +121,7 @@ def numbers_of_traced(result):
 
 
 @pytest.mark.parametrize(
-    "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED])
+    "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED], every=27)
 )
 def test_inside_of_shard_map(call):
     """With `check_vma`, its default: each of two devices has the numbers of its own data.
