@@ -61,6 +61,12 @@ MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 SHARE = 40  # one in so many wrong values is tried in the fast suite
 
 
+@pytest.fixture(autouse=True)
+def _few_programs():
+    yield
+    jax.clear_caches()  # thousands of programs would run out of memory maps
+
+
 def _functions():
     """All public functions, and methods of public records, by name."""
     for name, value in every_name():
