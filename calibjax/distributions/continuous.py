@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.scipy.special import erf, erfc, gammainc, gammaln, ndtr, ndtri
+from jax.scipy.special import erf, gammaln, ndtr, ndtri
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
@@ -197,56 +196,35 @@ class StudentT(_Symmetric):
         return jnp.where(self.df > 1, variance, jnp.nan)
 
     def crps(self, y: jax.Array) -> jax.Array:
-        """Continuous ranked probability score of y for df > 1, Jordan et al. (2019), App. A."""
+        """Continuous ranked probability score of y for df > 1, Jordan et al. (2019), App. A.
+
+        Near one, the relative error is about the machine precision over df − 1.
+        """
         z, df = absolute(ratio(y - self.loc, self.scale)), jnp.asarray(self.df)
-        excess = jnp.where(df > 1, df - 1, 1)
-        # E|Z − z| = z (2 F(z) − 1) + height (1 + z² / df)^(−excess / 2) / excess, and half the mean
-        # difference of two draws is height · ratio / excess. Both grow as 1 / excess.
+        df = jnp.where(df > 1, df, jnp.nan)
+        # E|Z − z| = z (2 F(z) − 1) + height (1 + z² / df)^((1 − df) / 2) / (df − 1), and half the
+        # mean difference of two draws is height · ratio / (df − 1).
         height = 2 * df * jnp.exp(log_gamma_step(0.5 * df)) / math.sqrt(2 * math.pi)
-        few, many = jnp.where(df < 2, df, 2), jnp.where(df < 2, 2, df)
-        steps = log_gamma_step(0.5 * many) - log_gamma_step(many - 0.5)
-        log_ratio = steps + 0.5 * jnp.log(0.5 * many / (many - 0.5))
-        near_one = -0.5 * excess * special.log_gamma_steps_apart(few - 0.5, 0.5 * (1 - few))
-        rest = -jnp.expm1(jnp.where(df < 2, near_one, log_ratio))
-        power = jnp.expm1(-0.5 * excess * self._growth(z))
-        score = z * self._shares(z)[0] + height * (power + rest) / excess
-        return jnp.where(df > 1, self.scale * score, math.nan)
+        steps = log_gamma_step(0.5 * df) - log_gamma_step(df - 0.5)
+        log_ratio = steps + 0.5 * jnp.log(0.5 * df / (df - 0.5))
+        power = 0.5 * (1 - df) * self._growth(z)
+        excess = jnp.expm1(power) - jnp.expm1(log_ratio)
+        return self.scale * (z * self._shares(z)[0] + height * excess / (df - 1))
 
     def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of |Z| ≤ z and of |Z| > z for standardised values, z ≥ 0."""
-        distance = z / jnp.sqrt(self.df)
-        is_far = distance > 1
-        # Beyond, squares underflow: the tail is a power, and near zero the probability is
-        # proportional to z.
-        farthest = float(jnp.finfo(distance.dtype).eps) ** -0.75
-        inner = jnp.clip(distance, 1 / farthest, farthest)
-        square = jnp.square(jnp.where(is_far, 1 / inner, inner))
-        one, other = square / (1 + square), 1 / (1 + square)
+        growth = self._growth(z)
+        tiny = float(jnp.finfo(growth.dtype).tiny)
+        growth = jnp.clip(growth, tiny, -0.97 * math.log(tiny))
         # Z² / (df + Z²) ~ Beta(½, df / 2).
-        point, rest = jnp.where(is_far, other, one), jnp.where(is_far, one, other)
-        b = 0.5 * jnp.asarray(self.df)
-        central, outside = incomplete_beta(jnp.full_like(square, 0.5), b, point, rest)
-        beyond = jnp.maximum(distance, farthest) / farthest
-        outside = outside * beyond**-self.df
-        near = central * jnp.minimum(distance * farthest, 1)
-        return jnp.where(distance > farthest, 1 - outside, near), outside
+        half, b = jnp.full_like(growth, 0.5), 0.5 * jnp.asarray(self.df)
+        return incomplete_beta(half, b, -jnp.expm1(-growth), jnp.exp(-growth))
 
     def tempered(self, temperature: jax.Array) -> "StudentT":
         """Density ∝ p^{1/T}; NaN for T ≥ df + 1, where it is not integrable."""
         df = (self.df + 1) / temperature - 1
         df = jnp.where(df > 0, df, jnp.nan)
         return dataclasses.replace(self, df=df, scale=self.scale * jnp.sqrt(self.df / df))
-
-
-_NEAR = 0.1  # below, a series replaces gammainc, in which powers of x underflow
-
-
-def _series(share: jax.Array, x: jax.Array) -> jax.Array:
-    """Γ(1 + a) x^(−a) times the regularised incomplete gamma function of a and x ≤ 0.1."""
-    value = jnp.zeros_like(x)
-    for k in range(10, -1, -1):
-        value += (-x) ** k * share / ((share + k) * math.factorial(k))
-    return value
 
 
 @record
@@ -296,10 +274,11 @@ class GeneralizedNormal(_Symmetric, Located):
     def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of |Z| ≤ z and of |Z| > z for standardised values, z ≥ 0."""
         share, x = 1 / jnp.asarray(self.power), self._distance(z)
-        is_near = x < _NEAR
-        near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
-        outside = special.incomplete_gamma(share, jnp.where(is_near, 1, x))[1]
-        return jnp.where(is_near, near, 1 - outside), jnp.where(is_near, 1 - near, outside)
+        # The first term of the series of the incomplete gamma function, whose powers underflow.
+        is_near = x < jnp.finfo(x.dtype).eps
+        near = z * jnp.exp(-gammaln(1 + share))
+        central, outside = special.incomplete_gamma(share, jnp.where(is_near, 1, x))
+        return jnp.where(is_near, near, central), jnp.where(is_near, 1 - near, outside)
 
     def tempered(self, temperature: jax.Array) -> "GeneralizedNormal":
         """Density ∝ p^{1/T}."""
@@ -338,20 +317,15 @@ class Gamma(Distribution):
         """Log-density at y; its limit at 0, −inf below and at infinity."""
         shape, rate = jnp.asarray(self.concentration), jnp.asarray(self.rate)
         product = rate * y
-        tiny = jnp.finfo(product.dtype).tiny
-        # exp(−product) is 1, and shape / product may overflow.
-        is_small = product < jnp.maximum(shape, 1) * tiny**0.5
-        inner = jnp.where(is_small | (product == jnp.inf), 1, product)
+        limits, is_edge = jnp.finfo(product.dtype), (product <= 0) | (product == jnp.inf)
+        # Below, shape / product would overflow.
+        inner = jnp.where(is_edge, 1, jnp.maximum(product, shape * limits.tiny))
         density = special.log_poisson_density(shape, inner) + logarithm(rate)
         density += special.log_ratio(shape, inner)
-        log_y = jnp.log(jnp.where(is_small & (y >= tiny), y, 1))
-        power = shape * (logarithm(rate) + log_y) - log_y - gammaln(shape)
-        edge = jnp.where(shape < 1, jnp.inf, -jnp.inf)
         # (shape − 1) log 0 is zero with an infinite derivative, as in `log_dirichlet_density`.
-        steep = (shape - 1) * jnp.finfo(product.dtype).max
-        edge = jnp.where(shape == 1, logarithm(rate) - steep, edge)
-        small = jnp.where(y >= tiny, power, jnp.where(y >= 0, edge, -jnp.inf))
-        return jnp.where(is_small, small, jnp.where(product == jnp.inf, -jnp.inf, density))
+        steep = (shape - 1) * limits.max
+        limit = jnp.where(shape == 1, logarithm(rate) - steep, jnp.inf * jnp.sign(1 - shape))
+        return jnp.where(is_edge, jnp.where(product == 0, limit, -jnp.inf), density)
 
     def mean(self) -> jax.Array:
         """Expectation."""
@@ -372,7 +346,10 @@ class Gamma(Distribution):
         return special.at_levels(level, _gamma_quantile(self, jnp.clip(level, 0, 1)), 0, jnp.inf)
 
     def crps(self, y: jax.Array) -> jax.Array:
-        """Continuous ranked probability score of y, Scheuerer and Möller (2015), §4."""
+        """Continuous ranked probability score of y, Scheuerer and Möller (2015), §4.
+
+        For concentrations below one, the error is about the machine precision times the mean.
+        """
         k = jnp.asarray(self.concentration)
         x = jnp.maximum(self.rate * y, 0)
         central = 2 * special.incomplete_gamma(k, x)[0] - 1
@@ -380,20 +357,12 @@ class Gamma(Distribution):
         inner = jnp.where(x > 0, x, 1)
         step = jnp.where(x > 0, jnp.exp(special.log_poisson_density(k, inner)), 0)
         spread = jnp.exp(log_gamma_step(k)) / jnp.sqrt(math.pi * k)
-        many = (x / k - 1) * central + 2 * step - spread
-        # For small k, 1 − `spread` and P(k, x) − `step` cancel.
-        few = jnp.where(k > 1, 1, k)  # a minimum has half the derivative at one
-        rest = -jnp.expm1(-few * special.log_gamma_steps_apart(jnp.full_like(k, 0.5), few))
-        score = jnp.where(k > 1, many, x / k * central - 2 * gammainc(few + 1, x) + rest)
+        score = (x / k - 1) * central + 2 * step - spread
         return self.mean() * score - jnp.minimum(y, 0)
 
     def tempered(self, temperature: jax.Array) -> "Gamma":
         """Density ∝ p^{1/T} with respect to dy / y."""
         return Gamma(self.concentration / temperature, self.rate / temperature)
-
-
-_SHARES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
-_SHARES, _WEIGHTS = 0.5 * (1 + _SHARES), 0.5 * _WEIGHTS  # of the unit interval
 
 
 @record
@@ -444,22 +413,17 @@ class LogNormal(DrawnByInversion):
         return jnp.exp(self.loc + self.scale * ndtri(level))
 
     def crps(self, y: jax.Array) -> jax.Array:
-        """Continuous ranked probability score of y, Baran and Lerch (2015), eq. (A.1)."""
-        z, scale = self._standardised(y), self.scale
-        # The partial mean of the values below y, and half the mean difference of two draws.
-        below = jnp.where(y > 0, ndtr(z - scale), 0) - ndtr(-scale / math.sqrt(2))
-        wide = y * (2 * self.cdf(y) - 1) - 2 * self.mean() * below
-        # For small scales these differences cancel; y − mean, the probability of the interval from
-        # z − scale to z, and the mean difference are of the size of the result.
-        narrow, mean = jnp.where(scale < 1, scale, 0), self.mean()
-        points = z[..., None] - narrow[..., None] * jnp.asarray(_SHARES, z.dtype)
-        between = narrow * jnp.sum(jnp.asarray(_WEIGHTS, z.dtype) * norm.pdf(points), -1)
-        log_ratio = narrow * z - 0.5 * jnp.square(narrow)
-        is_close = jnp.abs(log_ratio) < 1
-        excess = jnp.where(is_close, mean * jnp.expm1(jnp.where(is_close, log_ratio, 0)), y - mean)
-        close = excess * erf(z / math.sqrt(2)) + mean * (2 * between - erf(0.5 * narrow))
-        close = jnp.where(y > 0, close, mean * erfc(0.5 * narrow) - y)
-        return jnp.where(scale < 1, close, wide)
+        """Continuous ranked probability score of y, Baran and Lerch (2015), eq. (A.1).
+
+        For scales below one, the relative error is about the machine precision over the scale.
+        """
+        mean, scale = self.mean(), self.scale
+        z = jnp.where(y > 0, self._standardised(y), -jnp.inf)
+        share, below = erf(z / math.sqrt(2)), ndtr(z - scale)
+        wide = y * share - 2 * mean * (below - ndtr(-scale / math.sqrt(2)))
+        # For small scales, differences of the size of the result instead of the mean.
+        narrow = (y - mean) * share + mean * (2 * (ndtr(z) - below) - erf(0.5 * scale))
+        return jnp.where(scale < 1, narrow, wide)
 
     def tempered(self, temperature: jax.Array) -> "LogNormal":
         """Density ∝ p^{1/T} with respect to dy / y."""

@@ -14,12 +14,10 @@ from jax.typing import DTypeLike
 
 from calibjax._core import checks, special
 from calibjax._core.pytree import PyTree, parameter, record
-from calibjax._core.special import beta_tails, gamma_tails, incomplete_beta, log_poisson_density
+from calibjax._core.special import gamma_tails, incomplete_beta, log_poisson_density
 from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution, DrawnByInversion
 from calibjax.distributions.constraints import Constraint, interval, labels, positive, simplex
-
-_UNDERFLOW = -800.0  # smaller exponents are left out: derivatives would be 0 / 0
 
 
 class _OfClasses(DrawnByInversion):
@@ -113,18 +111,9 @@ class Categorical(_OfClasses):
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
-        logs = self._logs()
-        # The largest exponent is zero: nothing overflows; the shift cancels.
-        logs = logs - lax.stop_gradient(jnp.max(logs, -1, keepdims=True))
-        is_possible = logs > -jnp.inf
-        logs = jnp.where(is_possible, logs, 0)
-        scaled = logs / _divisor(temperature)
-        remains = is_possible & (logs > _UNDERFLOW * temperature)
-        powers = jnp.where(remains, jnp.exp(jnp.where(remains, scaled, 0)), 0)
-        total = jnp.sum(powers, -1, keepdims=True)
-        log_probs = jnp.where(is_possible, scaled - jnp.log(total), -jnp.inf)
-        known = None if self.log_probs is None else log_probs
-        return dataclasses.replace(self, probs=powers / total, log_probs=known)
+        logits = CategoricalLogits(self._logs()).tempered(temperature).logits
+        log_probs = None if self.log_probs is None else jax.nn.log_softmax(logits, -1)
+        return dataclasses.replace(self, probs=jax.nn.softmax(logits, -1), log_probs=log_probs)
 
 
 def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
@@ -334,11 +323,7 @@ class Dirichlet(Distribution):
         """Variance of each coordinate, [d]."""
         concentration = jnp.asarray(self.concentration)
         total = jnp.sum(concentration, -1, keepdims=True)
-        # Sum of the others; a difference would cancel for a large coordinate.
-        is_large = concentration > 0.5 * total
-        others = jnp.sum(jnp.where(is_large, 0, concentration), -1, keepdims=True)
-        others = jnp.where(is_large, others, total - concentration)
-        return (concentration / total) * (others / total) / (1 + total)
+        return (concentration / total) * (1 - concentration / total) / (1 + total)
 
     def tempered(self, temperature: jax.Array) -> "Dirichlet":
         """The Dirichlet distribution with density ∝ p^{1/T} with respect to dy / Π_k y_k."""
@@ -452,7 +437,6 @@ class Poisson(_Counts):
 
 _NUM_NODES, _DECAY = 512, 38.0  # e^(−38) is below the rounding of float64
 _LARGEST_COUNT = 2 * 10**9  # in 32 bits
-_LARGE = 1e4  # parameters of incomplete beta functions from which quadrature is exact
 
 
 @record
@@ -516,11 +500,7 @@ class NegativeBinomial(_Counts):
         k, success, count = jnp.broadcast_arrays(self.concentration, self._success, count)
         # Near one, the probability of success has fewer digits than its complement.
         failure = self.mean_ / (self.mean_ + k)
-        is_large = (k > _LARGE) & (count > _LARGE)
-        a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
-        x, rest = jnp.where(is_large, jnp.stack([success, failure]), 0.5)
-        tails = incomplete_beta(k, count + 1, success, failure), beta_tails(a, b, x, rest)
-        below, above = jnp.where(is_large, jnp.stack(tails[1]), jnp.stack(tails[0]))
+        below, above = incomplete_beta(k, count + 1, success, failure)
         return jnp.where(y < 0, 0, below), jnp.where(y < 0, 1, above)
 
     def icdf(self, level: jax.Array) -> jax.Array:
