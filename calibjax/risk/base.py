@@ -23,10 +23,6 @@ def _points(name: str, value: Any, seen: Seen) -> PyTree:
         value = checks.batch(value, minimum=seen.minimum, name=name)
     else:
         value = confidence_array(name, value, Seen({}))
-    number = vectors(value).shape[1]
-    learned = getattr(seen.get("params"), "num_components", number)
-    if number != learned:
-        raise ValueError(f"{name}: expected {learned} classes, as in fit, got {number}")
     seen.lengths.setdefault("", (name, checks.leading_size(name, value, seen.minimum)))
     return value
 

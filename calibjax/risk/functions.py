@@ -46,11 +46,6 @@ class BinResiduals:
     num_bins: jax.Array = parameter(constraints.nonnegative_integer)
     biases: jax.Array = parameter(constraints.real.with_axes("b"))
 
-    @property
-    def num_components(self) -> int:
-        """Number of classes, or 1 for confidences."""
-        return self.means.shape[-1]
-
 
 def _whole(name: str, value: Any, seen: Any) -> Any:
     """Numbers of bins."""
@@ -145,7 +140,7 @@ class Binning(EstimationFunction):
 
         With `debias` also the indicator of the interval with and without the bias, [n, m + b].
         """
-        points = vectors(p)
+        points = _vectors_as_in_fit(p, params.means)
         index = interval_index(points[:, -1], params.num_bins)
         means = jnp.where(jnp.isnan(points), jnp.nan, params.means.astype(points.dtype)[index])
         if not self.debias:
@@ -153,6 +148,13 @@ class Binning(EstimationFunction):
         is_in = one_hot(index, params.biases.size, means.dtype)
         left = -params.biases.astype(means.dtype) * is_in
         return jnp.concatenate([means, left], 1), jnp.concatenate([means, is_in], 1)
+
+
+def _vectors_as_in_fit(p: Distribution, fitted: jax.Array) -> jax.Array:
+    """Predictions as vectors, with as many classes as those of `fit`."""
+    points, number = vectors(p), fitted.shape[1]
+    checks.shape("p", points, (None, number), f"predictions of {number} classes, as in fit")
+    return points
 
 
 def _num_intervals(values: ArrayLike, max_bins: int | None) -> int:
@@ -200,11 +202,6 @@ class KernelDensities:
     vectors: jax.Array = parameter(constraints.unit_interval.with_axes("n", "m"))
     labels: jax.Array = parameter(constraints.nonnegative_integer.with_axes("n"))
     bandwidth: jax.Array = parameter(constraints.positive)
-
-    @property
-    def num_components(self) -> int:
-        """Number of classes, or 1 for confidences."""
-        return self.vectors.shape[-1]
 
 
 @record
@@ -259,8 +256,7 @@ class KernelDensity(EstimationFunction):
 
     def factors(self, params: KernelDensities, p: Distribution) -> Pair:
         """Residuals p − π(p) of predictions, [n, m], twice."""
-        points = vectors(p)
-        errors = _residuals(params, points)
+        errors = _residuals(params, _vectors_as_in_fit(p, params.vectors))
         return errors, errors
 
 
@@ -417,11 +413,6 @@ class KernelRidgeParams:
     residual: jax.Array = parameter(constraints.nonnegative)
     penalty: jax.Array = parameter(constraints.positive)
     num_samples: int = dataclasses.field(metadata={"static": True})
-
-    @property
-    def num_components(self) -> int:
-        """Number of classes, or 1 for confidences."""
-        return self.projections.shape[-1]
 
 
 @record
