@@ -29,10 +29,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in (
-        "RecalibratedClassifier",
-        "RecalibratedRegressor",
-    ):  # subclasses of scikit-learn's classes
+    # They are subclasses of scikit-learn's classes.
+    if name in ("RecalibratedClassifier", "RecalibratedRegressor"):
         environment.imported("sklearn", f"{name} is an estimator of scikit-learn", "sklearn")
         return getattr(importlib.import_module("calibjax.interoperability.recalibrated"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

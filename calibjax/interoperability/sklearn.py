@@ -76,16 +76,14 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
 
 
 def _of_numbers(model: Any, inputs: Any) -> Distribution:
-    """Predicted numbers; searches and pipelines do not pass options on."""
-    best = getattr(model, "best_estimator_", model)
-    if hasattr(best, "steps"):
-        if len(best.steps) > 1:
-            inputs = best[:-1].transform(inputs)
-        return _of_numbers(best.steps[-1][1], inputs)
-    if "return_std" in inspect.signature(best.predict).parameters:
-        loc, scale = best.predict(inputs, return_std=True)
-        return checks.batch((d.Normal if loc.ndim == 1 else d.DiagNormal)(loc, scale))
-    _refuse(model)
+    """Predicted numbers; pipelines pass `return_std` on, but do not declare it."""
+    best = last = getattr(model, "best_estimator_", model)
+    while hasattr(last, "steps"):
+        last = last.steps[-1][1]
+    if "return_std" not in inspect.signature(last.predict).parameters:
+        _refuse(model)
+    loc, scale = best.predict(inputs, return_std=True)
+    return checks.batch((d.Normal if loc.ndim == 1 else d.DiagNormal)(loc, scale))
 
 
 def _refuse(model: Any) -> NoReturn:
@@ -99,19 +97,14 @@ def _refuse(model: Any) -> NoReturn:
 # Families with equal names and parameters.
 _ALIKE = (d.Bernoulli, d.Categorical, d.Dirichlet, d.Gamma, d.Laplace, d.LogNormal, d.Logistic)
 _ALIKE += (d.Normal, d.Poisson, d.StudentT, d.Uniform)
-# Name of their class: our class, and our parameters as their names or as numbers.
-_FAMILIES: dict[str, tuple[type, tuple[str | float, ...]]] = {
+# Name of their class: our class, and their names of our parameters.
+_FAMILIES: dict[str, tuple[type, tuple[str, ...]]] = {
     **{x.__name__: (x, tuple(name for name, y, _ in checks.declared(x) if y)) for x in _ALIKE},
     "BernoulliProbs": (d.Bernoulli, ("probs",)),
     "CategoricalProbs": (d.Categorical, ("probs",)),
-    "Cauchy": (d.StudentT, (1.0, "loc", "scale")),
-    "Chi2": (d.Gamma, ("concentration", "rate")),
-    "Exponential": (d.Gamma, (1.0, "rate")),
+    "Beta": (d.Beta, ("concentration1", "concentration0")),
     "MultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
-    "LowRankMultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
     "NegativeBinomial": (d.NegativeBinomial, ("mean", "total_count")),
-    **dict.fromkeys(("Beta", "BetaProportion"), (d.Beta, ("concentration1", "concentration0"))),
-    **dict.fromkeys(("GeometricProbs", "GeometricLogits"), (d.NegativeBinomial, ("mean", 1.0))),
     **dict.fromkeys(
         ("GammaPoisson", "NegativeBinomialProbs", "NegativeBinomialLogits", "NegativeBinomial2"),
         (d.NegativeBinomial, ("mean", "concentration")),
@@ -123,13 +116,11 @@ def from_numpyro(distribution: Any) -> PyTree:
     """Convert a batch of numpyro distributions to predictions.
 
     Normal, Laplace, Logistic, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet,
-    StudentT, LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→
-    `DiagNormal`) and `MixtureSameFamily` of these become the records of this package, with
-    expectations in closed form where they exist. So do equivalent distributions: Exponential and
-    Chi2 (→ `Gamma`), GammaPoisson, the other negative binomial families and Geometric (→
-    `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
-    LowRankMultivariateNormal (→ `MvNormal`). Expanded distributions are converted as well. For
-    other distributions, pass draws as `distributions.Ensemble`.
+    StudentT, LogNormal, Gamma, Uniform, GammaPoisson and the negative binomial families,
+    `Normal(...).to_event(1)` (→ `DiagNormal`) and `MixtureSameFamily` of these become the records
+    of this package, with expectations in closed form where they exist; a Categorical with logits
+    becomes a `CategoricalLogits`. Expanded distributions are converted as well. For other
+    distributions, pass draws as `distributions.Ensemble`.
 
     Args:
         distribution: a numpyro distribution with batch shape (n,).
@@ -170,8 +161,7 @@ def from_torch(value: Any) -> PyTree:
     Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
     LogNormal, Gamma, Uniform, NegativeBinomial, `Independent(Normal(…), 1)` (→ `DiagNormal`) and
     `MixtureSameFamily` of these become the records of this package; a Categorical with logits
-    becomes a `CategoricalLogits`, Exponential and Chi2 become a `Gamma`, Cauchy a `StudentT` and
-    LowRankMultivariateNormal a `MvNormal`.
+    becomes a `CategoricalLogits`.
 
     Args:
         value: a tensor of any shape, or a `torch.distributions.Distribution` with batch shape (n,).
@@ -215,14 +205,14 @@ def _of_package(name: str, distribution: Any, package: Any, read: Callable[..., 
 def _converted(name: str, distribution: Any, package: Any, read: Callable[..., Any]) -> PyTree:
     """Record of a distribution of any batch shape."""
     batch, kind = tuple(distribution.batch_shape), type(distribution).__name__
-    has_probs = "probs" in vars(distribution)  # otherwise logits
+    family = kind.removesuffix("Logits")
+    has_logits = kind != family or "probs" not in vars(distribution)
 
     def inner(attribute: str) -> PyTree:
         return _converted(name, getattr(distribution, attribute), package, read)
 
-    def parameter(attribute: Any, num_axes: int) -> Any:
-        value = getattr(distribution, str(attribute), attribute)
-        return value if value is attribute else read(f"{name}.{attribute}", value, batch, num_axes)
+    def parameter(attribute: str, num_axes: int) -> Any:
+        return read(f"{name}.{attribute}", getattr(distribution, attribute), batch, num_axes)
 
     if kind == "ExpandedDistribution":
         before = len(distribution.base_dist.batch_shape)
@@ -236,12 +226,9 @@ def _converted(name: str, distribution: Any, package: Any, read: Callable[..., A
         base = inner("base_dist")
         if isinstance(base, d.Normal):
             return d.DiagNormal(base.loc, base.scale)
-    if kind == "BernoulliLogits" or (kind == "Bernoulli" and not has_probs):
+    if family == "Bernoulli" and has_logits:
         return d.Bernoulli.of_log_odds(parameter("logits", 0))
-    if kind == "CategoricalLogits":
-        logits = parameter("logits", 1)
-        return d.Categorical(jax.nn.softmax(logits), log_probs=jax.nn.log_softmax(logits))
-    if kind == "Categorical" and not has_probs:
+    if family == "Categorical" and has_logits:
         return d.CategoricalLogits(parameter("logits", 1))
     if kind not in _FAMILIES or getattr(package, kind, None) is not type(distribution):
         advice = "pass draws of others in distributions.Ensemble"

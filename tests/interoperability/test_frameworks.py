@@ -19,6 +19,7 @@ BOTH = {
     "probs": (lambda d, a: d.Categorical(probs=a(PROBS)), D.Categorical),
     "bernoulli": (lambda d, a: d.Bernoulli(probs=a(PROBS[:, 0])), D.Bernoulli),
     "bernoulli logits": (lambda d, a: d.Bernoulli(logits=a(LOC)), D.Bernoulli),
+    "logits": (lambda d, a: d.Categorical(logits=a(np.log(PROBS))), D.CategoricalLogits),
     "poisson": (lambda d, a: d.Poisson(a(3 * ONE)), D.Poisson),
     "beta": (lambda d, a: d.Beta(a(0.5 * ONE), 2.0), D.Beta),
     "dirichlet": (lambda d, a: d.Dirichlet(a(1 + PROBS)), D.Dirichlet),
@@ -35,25 +36,13 @@ BOTH = {
     "uniform": (lambda d, a: d.Uniform(-0.5, a(1 + ONE)), D.Uniform),
 }
 OF_TORCH = BOTH | {
-    "logits": (lambda d, a: d.Categorical(logits=a(np.log(PROBS))), D.CategoricalLogits),
     "counts": (lambda d, a: d.NegativeBinomial(2.0, logits=a(LOC)), D.NegativeBinomial),
 }
 OF_NUMPYRO = BOTH | {
-    "logits": (lambda d, a: d.Categorical(logits=np.log(PROBS)), D.Categorical),
     "logistic": (lambda d, a: d.Logistic(LOC, 2.0), D.Logistic),
     "counts": (lambda d, a: d.NegativeBinomial2(ONE, 2.0), D.NegativeBinomial),
-    # The same distributions under other names.
-    "exponential": (lambda d, a: d.Exponential(ONE * 2), D.Gamma),
-    "chi-squared": (lambda d, a: d.Chi2(1 + ONE), D.Gamma),
     "gamma-poisson": (lambda d, a: d.GammaPoisson(ONE, 2.0), D.NegativeBinomial),
     "successes": (lambda d, a: d.NegativeBinomialProbs(3.0, PROBS[:, 0]), D.NegativeBinomial),
-    "geometric": (lambda d, a: d.Geometric(PROBS[:, 0]), D.NegativeBinomial),
-    "proportion": (lambda d, a: d.BetaProportion(PROBS[:, 0], 4.0), D.Beta),
-    "cauchy": (lambda d, a: d.Cauchy(LOC, 1.0), D.StudentT),
-    "low rank": (
-        lambda d, a: d.LowRankMultivariateNormal(VECTOR, np.ones((2, 1)), ONE[:2]),
-        D.MvNormal,
-    ),
     # Expanded: of no axes, of vectors, as components.
     "expanded": (lambda d, a: d.Normal(0.0, 2.0).expand([N]), D.Normal),
     "expanded diagonal": (
