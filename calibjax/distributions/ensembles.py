@@ -166,27 +166,21 @@ class Ensemble(Distribution):
         if jnp.issubdtype(values.dtype, jnp.integer):
             is_there = lambda z: z != np.iinfo(z.dtype).min  # noqa: E731
             values = checks.satisfying_integers(place, values, is_there, "draws")
-        values = self._shared_draws(name, checks.finite(place, values))
-        return checks.replaced(self, values=values, weights=weights)
+        self._refuse_other_draws(name, values)
+        return checks.replaced(self, values=checks.finite(place, values), weights=weights)
 
-    def _shared_draws(self, name: str, values: jax.Array) -> jax.Array:
-        """Values; refused, or missing, if predictions of one index have different draws."""
-        if self.index is None:
-            return values
-        is_known = checks.is_concrete(self.index, values)
-        xp: Any = np if is_known else jnp
+    def _refuse_other_draws(self, name: str, values: jax.Array) -> None:
+        """Refuses different draws of predictions with one index."""
+        if self.index is None or not checks.is_concrete(self.index, values):
+            return
         index = checks.integer(f"{name}.index", self.index, "numbers of the predictions")
-        index = xp.asarray(index).reshape(-1)
-        rows, order = xp.asarray(values).reshape(index.size, -1), index.argsort()
-        first = rows[order[xp.searchsorted(index[order], index)]]
+        index = np.asarray(index).reshape(-1)
+        rows, order = np.asarray(values).reshape(index.size, -1), index.argsort()
+        first = rows[order[np.searchsorted(index[order], index)]]
         # Rounding of equal rows depends on their places in a vector register.
-        size = 8 * xp.finfo(rows.dtype).eps if xp.issubdtype(rows.dtype, xp.inexact) else 0
-        differs = (xp.abs(rows - first) > size * xp.abs(rows).max(1, keepdims=True)).any(1)
-        if not is_known:
-            return checks.nan_rows(differs, rows).reshape(values.shape)
+        differs = (np.abs(rows - first) > 1e-6 * np.abs(rows).max(1, keepdims=True)).any(1)
         expected = "one number for each prediction, and Ensemble(values) for joined batches"
         checks.refuse_where(differs, f"{name}.index", expected, index)
-        return values
 
 
 @record

@@ -54,7 +54,8 @@ def test_rows_of_one_index_may_be_rounded_differently():
     rounded = values.at[429].multiply(1 + 4 * jnp.finfo(values.dtype).eps)
     assert np.isfinite(score(distributions.Ensemble(rounded, index=index))).all()
     off = shared.values.at[429].add(1e-3)
-    assert np.isnan(score(distributions.Ensemble(off, index=index))[429])
+    with pytest.raises(ValueError, match=r"predictions\.index: expected one number for each"):
+        scores.crps(distributions.Ensemble(off, index=index), jnp.zeros(430))
 
 
 QUANTILE_LEVELS = np.array([0.1, 0.5, 0.9])
