@@ -23,6 +23,21 @@ from calibjax.recalibration.base import ConfidenceRecalibrator, Weights, where_i
 from calibjax.scores.proper import weighted_mean
 
 
+def _cross_entropy(z: jax.Array, correct: jax.Array, weights: Weights) -> jax.Array:
+    """Mean negative log-likelihood of log-odds z."""
+    return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+
+
+class _OfFeatures(ConfidenceRecalibrator):
+    """Recalibrator whose log-odds are linear in features of the confidences, [k, n]."""
+
+    _features: Any
+
+    def _apply(self, params: Any, confidences: jax.Array) -> jax.Array:
+        parameters = jnp.stack([*vars(params).values()]).astype(confidences.dtype)
+        return jax.nn.sigmoid(tensordot(parameters, self._features(confidences), 1))
+
+
 @record
 class SigmoidMap:
     """Map r → sigmoid(slope · log(r / (1 − r)) + intercept) of confidences.
@@ -35,14 +50,9 @@ class SigmoidMap:
     slope: jax.Array = parameter(real)
     intercept: jax.Array = parameter(real)
 
-    def __call__(self, confidences: jax.Array) -> jax.Array:
-        """Images of confidences of any shape."""
-        slope, intercept = (x.astype(confidences.dtype) for x in (self.slope, self.intercept))
-        return jax.nn.sigmoid(slope * log_odds(confidences) + intercept)
-
 
 @record
-class PlattScaling(ConfidenceRecalibrator):
+class PlattScaling(_OfFeatures):
     """Platt scaling: a sigmoid map of the log-odds, by maximum likelihood.
 
         r → r' = sigmoid(a log(r / (1 − r)) + b),
@@ -116,12 +126,14 @@ class PlattScaling(ConfidenceRecalibrator):
             exists, SigmoidMap(*fitting.most_likely(exists, x, correct, weights))
         )
 
-    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> jax.Array:
-        return params(confidences)
+    def _features(self, confidences: jax.Array) -> jax.Array:
+        """Regressors z and 1, [2, n]."""
+        z = log_odds(confidences)
+        return jnp.stack([z, jnp.ones_like(z)])
 
 
 @record
-class MMCEScaling(ConfidenceRecalibrator):
+class MMCEScaling(_OfFeatures):
     """MMCE optimisation: a sigmoid map of the log-odds with a small kernel calibration error.
 
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
@@ -170,7 +182,7 @@ class MMCEScaling(ConfidenceRecalibrator):
 
     _learns = SigmoidMap
 
-    _identity, _apply = PlattScaling._identity, PlattScaling._apply
+    _identity, _features = PlattScaling._identity, PlattScaling._features
 
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> SigmoidMap:
         x = log_odds(confidences)
@@ -181,9 +193,8 @@ class MMCEScaling(ConfidenceRecalibrator):
 
         def loss(parameters: jax.Array) -> jax.Array:
             z = jnp.exp(parameters[0]) * x + parameters[1]
-            likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
             error = inner(mmce)(self.kernel, jax.nn.sigmoid(z), correct, weights=weights)
-            return likelihood_loss + weight * jnp.square(error)
+            return _cross_entropy(z, correct, weights) + weight * jnp.square(error)
 
         log_slope, intercept = fitting.newton_minimum(loss, jnp.zeros(2, x.dtype), exists)
         return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
@@ -209,7 +220,7 @@ class BetaMap:
 
 
 @record
-class BetaCalibration(ConfidenceRecalibrator):
+class BetaCalibration(_OfFeatures):
     """Beta calibration: a monotone map of confidences with three parameters, by maximum likelihood.
 
         r → sigmoid(a log r − b log(1 − r) + c),   a, b ≥ 0,
@@ -243,11 +254,10 @@ class BetaCalibration(ConfidenceRecalibrator):
 
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> BetaMap:
         exists = fitting.has_maximum(log_odds(confidences), correct == 1, weights)
-        features = _features(confidences)
+        features = self._features(confidences)
 
         def loss(parameters: jax.Array) -> jax.Array:
-            z = tensordot(parameters, features, 1)
-            return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+            return _cross_entropy(tensordot(parameters, features, 1), correct, weights)
 
         def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:
             start = jnp.zeros_like(face)
@@ -257,16 +267,11 @@ class BetaCalibration(ConfidenceRecalibrator):
         candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, features.dtype))
         return where_it_exists(exists, BetaMap(*candidates[jnp.argmin(losses)]))
 
-    def _apply(self, params: BetaMap, confidences: jax.Array) -> jax.Array:
-        fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
-        return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1))
-
-
-def _features(confidences: jax.Array) -> jax.Array:
-    """Regressors log r, −log(1 − r) and 1, [3, n]."""
-    eps = jnp.finfo(confidences.dtype).eps
-    inside = jnp.clip(confidences, eps, 1 - eps)
-    return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
+    def _features(self, confidences: jax.Array) -> jax.Array:
+        """Regressors log r, −log(1 − r) and 1, [3, n]."""
+        eps = jnp.finfo(confidences.dtype).eps
+        inside = jnp.clip(confidences, eps, 1 - eps)
+        return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
 
 
 @record
@@ -285,7 +290,7 @@ class QuadraticMap:
 
 
 @record
-class QuadraticScaling(ConfidenceRecalibrator):
+class QuadraticScaling(_OfFeatures):
     """Quadratic scaling: a quadratic function of the log-odds z, shrunk towards the identity.
 
         r → r' = sigmoid(a + b z + c z²),   z = log(r / (1 − r)),
@@ -328,22 +333,18 @@ class QuadraticScaling(ConfidenceRecalibrator):
         identity = varying_as(identity, (confidences, correct, weights))
         n = confidences.size if weights is None else jnp.sum(weights)
 
+        features = self._features(confidences)
+
         def loss(parameters: jax.Array) -> jax.Array:
-            z = _log_odds(QuadraticMap(*parameters), confidences)
             ridge = jnp.sum(jnp.square(parameters - identity)) / n
-            return weighted_mean(jax.nn.softplus(z) - correct * z, weights) + ridge
+            return _cross_entropy(tensordot(parameters, features, 1), correct, weights) + ridge
 
         return QuadraticMap(*fitting.newton_minimum(loss, identity))
 
-    def _apply(self, params: QuadraticMap, confidences: jax.Array) -> jax.Array:
-        return jax.nn.sigmoid(_log_odds(params, confidences))
-
-
-def _log_odds(params: QuadraticMap, confidences: jax.Array) -> jax.Array:
-    """Images of the log-odds."""
-    a, b, c = (x.astype(confidences.dtype) for x in vars(params).values())
-    z = log_odds(confidences)
-    return a + (b + c * z) * z
+    def _features(self, confidences: jax.Array) -> jax.Array:
+        """Regressors 1, z and z², [3, n]."""
+        z = log_odds(confidences)
+        return jnp.stack([jnp.ones_like(z), z, jnp.square(z)])
 
 
 def _accuracies(name: str, values: jax.Array) -> Any:
