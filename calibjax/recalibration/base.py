@@ -12,7 +12,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.environment import jit_quick
 from calibjax._core.gate import Seen, checked, usual
-from calibjax._core.pytree import Numbers, PyTree, T, record, varying_as
+from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import like
@@ -84,7 +84,8 @@ class Recalibrator:
             ValueError: if shapes or values are wrong, or the recalibration cannot be fitted to the
                 samples outside of some fold.
 
-        Cost: a fit and an application to all predictions for each fold, in one program.
+        Cost: a fit and an application to all predictions for each fold, in one program; memory for
+        all predictions times the number of folds.
 
         References: Zadrozny and Elkan (2002), Transforming classifier scores into accurate
         multiclass probability estimates; Chernozhukov et al. (2018), Double/debiased machine
@@ -141,16 +142,8 @@ def _out_of_fold(
         values = recalibration.apply(params, predictions)
         return values if checks.is_distribution(values) else Bernoulli(values)
 
-    def fill(filled: Distribution, fold: jax.Array) -> tuple[PyTree, None]:
-        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where((folds == fold).reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-
-        return jax.tree.map(choose, by_others(fold), filled), None
-
-    shapes = jax.eval_shape(by_others, jnp.int32(0))
-    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    empty = varying_as(empty, (recalibration, predictions, targets, folds))
-    return folds, jax.lax.scan(fill, empty, jnp.arange(num_folds))[0]
+    each = jax.lax.map(by_others, jnp.arange(num_folds))
+    return folds, jax.tree.map(lambda leaf: leaf[folds, jnp.arange(n)], each)
 
 
 @record

@@ -564,18 +564,16 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
     is_equal = (left == right) | (jnp.abs(right - left) <= rounding)
     signs = jnp.where(is_equal, 0, jnp.sign(right - left))
 
-    # Slope at the nearest place on each side where the loss is not flat.
-    places = jnp.arange(losses.size)
-    is_before = (places[:, None] > places[:-1]) & (signs != 0)
-    is_after = (places[:, None] <= places[:-1]) & (signs != 0)
-    before = jnp.max(jnp.where(is_before, 2 * places[:-1] + (signs > 0), -1), 1)
-    after = jnp.min(jnp.where(is_after, 2 * places[:-1] + (signs < 0), 2 * losses.size + 1), 1)
-    is_basin = (before >= 0) & (before % 2 == 0) & (after % 2 == 0) | jnp.all(signs == 0)
-    values = jnp.where(is_basin, losses, jnp.inf)
+    # At each interior point: the nearest slope on each side where the loss is not flat.
+    places = jnp.arange(signs.size)
+    before = signs[lax.cummax(jnp.where(signs == 0, 0, places))][:-1]
+    after = signs[lax.cummin(jnp.where(signs == 0, signs.size - 1, places), reverse=True)][1:]
+    is_basin = (before < 0) & (after > 0) | jnp.all(signs == 0)
+    values = jnp.where(is_basin, losses[1:-1], jnp.inf)
     lowest = jnp.min(values)
-    from_the_middle = jnp.abs(places - losses.size // 2)
-    index = jnp.argmin(jnp.where(values == lowest, from_the_middle, losses.size))
-    return index, jnp.isfinite(lowest)
+    from_the_middle = jnp.abs(jnp.arange(values.size) - values.size // 2)
+    index = jnp.argmin(jnp.where(values == lowest, from_the_middle, values.size))
+    return index + 1, jnp.isfinite(lowest)
 
 
 def _root(

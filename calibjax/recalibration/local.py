@@ -1,6 +1,5 @@
 """Recalibration within neighbourhoods (LoRe) and groups, and gains of recalibrations."""
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from jax.scipy.special import ndtri
 from calibjax._core import checks
 from calibjax._core.arithmetic import mean_and_error, one_hot, ratio, safe_sqrt
 from calibjax._core.environment import jit_quick
-from calibjax._core.gate import Seen, checked, group_ids, passed, sample_weights, usual
+from calibjax._core.gate import Seen, checked, group_ids, sample_weights, usual
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -52,20 +51,6 @@ class LocalAccuracies:
     correct: jax.Array
     weights: Weights = None
 
-    def check_values(self, name: str) -> "LocalAccuracies":
-        """Check the samples, which users may have changed."""
-        data: dict[str, Any] = dict(vars(self))
-        data["neighbourhood"] = _with_one_scale(self.neighbourhood, f"{name}.neighbourhood")
-        return LocalAccuracies(*passed(**data))
-
-    @checked
-    def counts(self, confidences: Numbers) -> jax.Array:
-        """Number of calibration samples of positive weight in the bins of confidences, [n']."""
-        weights = self.weights
-        points, bins = self.neighbourhood.groups(self.confidences, confidences, weights)
-        counts = jnp.ones_like(bins) if weights is None else (weights > 0).astype(bins.dtype)
-        return jax.ops.segment_sum(counts, bins, bins.size + points.size)[points]
-
 
 @record
 class LocalRecalibration(Recalibrator):
@@ -78,7 +63,7 @@ class LocalRecalibration(Recalibrator):
     sample, 0 or 1.
 
     The calibration samples determine the bins. Confidences in bins without calibration samples are
-    kept, with a `UserWarning` except in compiled code: check `params.counts(confidences)`.
+    kept, with a `UserWarning` except in compiled code.
 
     `fit(confidences, correct, features)` returns `LocalAccuracies`,
     `apply(params, confidences, features)` confidences [n]. The confidences are an array [n] or a
@@ -263,18 +248,12 @@ class Gain:
         standard_error: of the mean over the samples.
         low: lower end of the confidence interval.
         high: upper end.
-        overconfidence: part of the mean from predictions that become less certain, the gain from
-            correcting overconfidence. None if certainty is not defined, NaN for infinite variances.
-        underconfidence: part of the mean from predictions that become more certain. Predictions of
-            unchanged certainty, such as shifted ones, are in neither part.
     """
 
     mean: jax.Array
     standard_error: jax.Array
     low: jax.Array
     high: jax.Array
-    overconfidence: "Gain | None" = None
-    underconfidence: "Gain | None" = None
 
 
 def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
@@ -335,11 +314,6 @@ def recalibration_gain(
     with g(0) = 0. Like all gains they can be negative. For `Bernoulli`s both classes are included:
     "l1" is twice, "l2" √2 times the error of the probability.
 
-    The gain is split by whether predictions become less or more certain. Class predictions become
-    less certain if the probability of the originally most probable class falls; otherwise
-    predictions become less certain if the product of the variances of the coordinates grows. For
-    two classes this is the split of Berta et al.
-
     Args:
         key: a JAX random key.
         recalibrations: dictionary of records by name, with methods `fit(predictions, targets,
@@ -384,7 +358,7 @@ def recalibration_gain(
             gains = _directed(predictions, after, targets, score)
         else:
             gains = before - per_sample(score, after, targets)
-        all_gains[name] = _gain((predictions, after), gains, weights, (1 - confidence_level) / 2)
+        all_gains[name] = _gain(gains, weights, confidence_level)
     return all_gains
 
 
@@ -399,34 +373,11 @@ def _directed(old: Any, new: Any, targets: jax.Array, norm: str) -> jax.Array:
 
 
 @jit_quick
-def _gain(both: tuple[Any, Any], gains: jax.Array, weights: Weights, tail: Any) -> Gain:
-    """Gain from predictions before and after, and the gains of samples."""
-    z = -ndtri(tail).astype(gains.dtype)
-    gain, before = _interval(gains, weights, z), both[0]
-    old, new = _uncertainty(before, before), _uncertainty(both[1], before)
-    if old is None or new is None:
-        return gain
-    change = new - old
-    finite = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # NaN for infinite variances
-    parts = (jnp.where(x <= 0, 0, finite) for x in (change, -change))
-    over, under = (_interval(part, weights, z) for part in parts)
-    return dataclasses.replace(gain, overconfidence=over, underconfidence=under)
-
-
-def _uncertainty(predictions: Distribution, before: Any) -> jax.Array | None:
-    """Uncertainties of predictions, [n], or None if they are not defined."""
-    plain: Any = bare(predictions)
-    if has_class_probs(plain):
-        top = jnp.argmax(before.class_probs, 1)[:, None]
-        return -jnp.take_along_axis(plain.class_probs, top, 1)[:, 0]
-    if not hasattr(plain, "variance"):
-        return None
-    return jax.vmap(lambda p: jnp.sum(jnp.log(p.variance())))(plain)
-
-
-def _interval(gains: jax.Array, weights: Weights, z: jax.Array) -> Gain:
+def _gain(gains: jax.Array, weights: Weights, level: Any) -> Gain:
+    """Gain and its interval, from the gains of samples."""
     mean, error = mean_and_error(gains, weights)
-    return Gain(mean, error, mean - z * error, mean + z * error)
+    reach = error * ndtri((1 + level) / 2).astype(gains.dtype)
+    return Gain(mean, error, mean - reach, mean + reach)
 
 
 def default_score(*models: Distribution) -> Callable[..., jax.Array]:
