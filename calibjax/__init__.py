@@ -37,7 +37,7 @@ Notation of the papers and names in the code:
 | L_τ, averaged over levels τ | W21 | `scores.pinball_loss` |
 | T in p^{1/T} | W21 | params of `recalibration.TemperatureScaling` |
 | h, h_bin, h_kde, h_kkr, h_ukkr, h_sim | G24 | `risk.EstimationFunction`s: `Binning`, ... |
-| R_CE(h) | G24 | `risk.estimation_risk`, in linear time with `block_size` |
+| R_CE(h) | G24 | `risk.estimation_risk` |
 """
 
 from calibjax import (

@@ -28,7 +28,7 @@ class RiskEstimate:
 
     Attributes:
         value: the estimate.
-        standard_error: of the estimate, given this function. NaN for two samples or one block.
+        standard_error: of the estimate, given this function. NaN for two samples.
     """
 
     value: jax.Array
@@ -43,9 +43,7 @@ def _values(name: str, value: Any, seen: Seen) -> Any:
 
 
 @checked(minimum=2, values=_values, **meanings("predictions"))
-def estimation_risk(
-    values: Values, predictions: Distribution, targets: Numbers, *, block_size: int | None = None
-) -> RiskEstimate:
+def estimation_risk(values: Values, predictions: Distribution, targets: Numbers) -> RiskEstimate:
     """Unbiased estimate of the risk of a calibration estimation function h.
 
         1/(n(n − 1)) Σ_{i≠j} (⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ − h(p_i, p_j))².
@@ -55,19 +53,14 @@ def estimation_risk(
     q]⟩`, and the squared calibration error is the mean of `h*(P, P)`. h must not have been fitted
     to these samples, or the risk is too small.
 
-    With a block size B it is the mean over ⌊n/B⌋ blocks of B consecutive samples, in linear time;
-    an incomplete last block is dropped. All block sizes have the same expectation. The variance
-    falls as B grows: take the largest B whose n B values are affordable. Shuffle samples that are
-    ordered, for example by class.
-
     The standard error is the jackknife's,
 
         √( (n − 1)/n Σ_i (R_{−i} − mean)² ),   R_{−i} = risk without sample i,
 
     for symmetric h. It estimates √(4 ζ_1 / n) with the variance ζ_1 of the mean loss given one
-    sample. For blocks it is the standard deviation of their risks divided by √⌊n/B⌋. It is
-    conditional on this h, without the variability of h with its training data. Do not compare two
-    functions on the same samples by it: the standard error of their difference is much smaller.
+    sample. It is conditional on this h, without the variability of h with its training data. Do not
+    compare two functions on the same samples by it: the standard error of their difference is much
+    smaller.
 
     For `Bernoulli`s both classes are included: products of residuals and h are twice, and the risk
     four times, the values for confidences, an array [n] with targets 0 and 1. G24's tables of
@@ -77,43 +70,28 @@ def estimation_risk(
     Args:
         values: h(p_i, p_j), [n, n]; or a function of two batches (p, q) → [n, n'] such as
             `functools.partial(function.evaluate, params)`. It is called under `vmap` with one point
-            and all points; in blocks, of pairs i < j, so h has to be symmetric. Blocks need a
-            function. The diagonal is not used.
+            and all points. The diagonal is not used.
         predictions: batch of n ≥ 2 class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
-        block_size: B, 2 ≤ B ≤ n; None for all pairs.
 
     Returns:
         The estimate and its standard error; NaN under `jit` for labels out of range.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n < 2, or the block size is out of range.
+        ValueError: if shapes or values are wrong, or n < 2.
 
     Cost: O(n² m) time in matrix products and n² values of h, O(n · tile) memory besides `values`.
-    With blocks, O(n B m) time, n B values, O(n m + B² + tile²) memory.
 
-    References: G24 eq. (20), and §3.2.1 below it: "an estimator with linear complexity can be
-    constructed as well by excluding certain index combinations"; Arvesen (1969) for the jackknife
-    of U-statistics.
+    References: G24 eq. (20); Arvesen (1969) for the jackknife of U-statistics.
 
     >>> import jax.numpy as jnp
     >>> confidences, correct = jnp.array([0.5, 0.5, 0.8]), jnp.array([1, 0, 1])
     >>> risk = estimation_risk(jnp.zeros((3, 3)), confidences, correct)
     >>> print(f"{risk.value:.4f}, standard error {risk.standard_error:.4f}")
     0.0275, standard error 0.0350
-    >>> def zero(p, q):
-    ...     return jnp.zeros((p.size, q.size))
-    >>> print(estimation_risk(zero, confidences, correct, block_size=2).value)
-    0.0625
     """
     errors, n = residuals(predictions, targets), len(targets)
-    if block_size is not None:
-        if not callable(values) or block_size > n:
-            got = f"block_size={block_size} for {n} samples, and {checks.described(values)}"
-            raise ValueError(f"values: expected a function, and a block size up to n, got {got}")
-        risks = _of_blocks(errors, values, predictions, block_size)
-        return RiskEstimate(jnp.mean(risks), _error_of_mean(risks))
     if callable(values):
         losses = losses_of_values(errors, values, predictions)
     else:
@@ -128,19 +106,6 @@ def estimation_risk(
 def _error_of_mean(x: jax.Array) -> jax.Array:
     """Standard error of a mean, NaN for a single value."""
     return jnp.std(x, ddof=1) / math.sqrt(x.size)
-
-
-def _of_blocks(
-    errors: jax.Array, values: Any, predictions: Distribution, block_size: int
-) -> jax.Array:
-    """Risks of blocks of consecutive samples."""
-
-    def loss(_: None, x: tuple[jax.Array, Any], y: tuple[jax.Array, Any]) -> jax.Array:
-        (error, one), (other_error, other) = jax.tree.map(lambda leaf: leaf[None], (x, y))
-        value = returned("values", values(one, other), (1, 1))
-        return jnp.square(matmul(error, other_error.T) - value)[0, 0]
-
-    return operators.block_means(loss, None, (errors, predictions), block_size=block_size)
 
 
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
@@ -344,8 +309,6 @@ class SquaredCalibrationError:
         root: calibration error, the signed square root of the estimate.
         root_standard_error: standard error over the roots of the folds.
         hyperparameter: hyperparameter with the smallest risk.
-        risk: mean risk of this hyperparameter over the folds.
-        risk_standard_error: standard error over the folds.
         fold_estimates: estimates of the folds, [F].
         cross_validation: risks and values at all grid points, of the tuning part.
         tuning: indices of the samples of the tuning part, [n − t].
@@ -358,8 +321,6 @@ class SquaredCalibrationError:
     root: jax.Array
     root_standard_error: jax.Array
     hyperparameter: jax.Array
-    risk: jax.Array
-    risk_standard_error: jax.Array
     fold_estimates: jax.Array
     cross_validation: CrossValidation
     tuning: jax.Array
@@ -462,8 +423,6 @@ def _summary(
         root=root(estimate),
         root_standard_error=_error_of_mean(root(folds)),
         hyperparameter=result.hyperparameter,
-        risk=result.risk[best],
-        risk_standard_error=result.standard_error[best],
         fold_estimates=folds,
         cross_validation=result,
         tuning=tuning,

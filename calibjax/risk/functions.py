@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import warnings
 from typing import Any, Self
 
 import jax
@@ -37,8 +36,8 @@ class BinResiduals:
             [b, 1]; b is at least `num_bins`.
         counts: number of training samples in each interval, [b].
         num_bins: number of intervals, scalar.
-        biases: with `debias` the estimated biases of the squares of these means, [b], or the
-            squares themselves for intervals with one sample; otherwise zeros.
+        biases: estimated biases of the squares of these means, [b], or the squares themselves for
+            intervals with one sample, for `debias`.
     """
 
     means: jax.Array = parameter(constraints.interval(-1, 1).with_axes("b", "m"))
@@ -133,7 +132,7 @@ class Binning(EstimationFunction):
             raise ValueError(f"predictions: expected confidences or two classes, got {got}")
         checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
         size = _num_intervals(hyperparameter, self.max_bins)
-        return _mean_residuals(predictions, targets, hyperparameter, size, self.debias)
+        return _mean_residuals(predictions, targets, hyperparameter, size)
 
     def factors(self, params: BinResiduals, p: Distribution) -> Pair:
         """Mean residuals of the intervals of the predictions, [n, m], twice.
@@ -165,9 +164,9 @@ def _num_intervals(values: ArrayLike, max_bins: int | None) -> int:
     return max_bins or int(np.max(np.asarray(values)))
 
 
-@functools.partial(jax.jit, static_argnames=("max_bins", "debias"))
+@functools.partial(jax.jit, static_argnames="max_bins")
 def _mean_residuals(
-    predictions: Distribution, targets: jax.Array, num_bins: jax.Array, max_bins: int, debias: bool
+    predictions: Distribution, targets: jax.Array, num_bins: jax.Array, max_bins: int
 ) -> BinResiduals:
     errors = residuals(predictions, targets)
     is_valid = ~jnp.any(jnp.isnan(errors)) & ~jnp.isnan(num_bins)
@@ -180,8 +179,6 @@ def _mean_residuals(
     # Empty sums are 0, not NaN.
     means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
     means = jnp.where(is_valid, means, jnp.nan)
-    if not debias:
-        return BinResiduals(means, counts, num_bins, jnp.zeros_like(means[:, 0]))
     squares = jnp.sum(jnp.square(errors - means[index]), 1)
     sums, number = jax.ops.segment_sum(squares, index, max_bins), counts.astype(errors.dtype)
     variances = sums / jnp.maximum(number * (number - 1), 1)
@@ -290,6 +287,7 @@ class Recalibrated(EstimationFunction):
     represent the error: compare the risks of `cross_validate`, with the same key. The mean of h(p,
     p) is the squared calibration error that c corrects, plus the noise of the fit.
 
+    The hyperparameter has no effect; use a grid of one number.
     The params are those of the recalibration. `evaluate` also takes params without a fit: G24's
     simulation uses `TemperatureScaling` at T = 0.3 / θ for θ > 0. For confidences, an array [n], h
     is the single product (c − c') (d − d'), half the value for `Bernoulli`s.
@@ -297,13 +295,11 @@ class Recalibrated(EstimationFunction):
     Attributes:
         recalibration: record with `fit(predictions, targets)` and `apply(params, predictions)`,
             which returns class predictions, or confidences for confidences.
-        hyperparameter: name of the field of the recalibration that the hyperparameter replaces,
-            such as "penalty". With None the hyperparameter has no effect; use a grid of one number.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
-        ValueError: by the methods if the recalibration has no field of this name, if shapes or
-            values are wrong, or if the fit fails. Under `jit` h is NaN instead.
+        ValueError: by the methods if shapes or values are wrong, or if the fit fails. Under `jit`
+            h is NaN instead.
 
     Cost: the recalibration, and O(n m).
 
@@ -317,25 +313,18 @@ class Recalibrated(EstimationFunction):
     """
 
     recalibration: Any = part(_recalibration)
-    hyperparameter: str | None = dataclasses.field(default=None, metadata={"static": True})
 
     @checked(**meanings("predictions", "hyperparameter"))
     def fit(self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers) -> PyTree:
         """Fit the recalibration."""
-        method = self.recalibration
-        if self.hyperparameter is not None:
-            if self.hyperparameter not in getattr(method, "__dataclass_fields__", ()):
-                expected = f"a field of {checks.described(method)}"
-                raise ValueError(f"hyperparameter: expected {expected}, got {self.hyperparameter}")
-            method = dataclasses.replace(method, **{self.hyperparameter: hyperparameter})
         if not checks.is_distribution(predictions):  # traced targets may be NaN
             predictions = checks.nan_rows(checks.missing_rows(targets), predictions)
             targets = jnp.asarray(targets).astype(int)
-        return method.fit(_distributions(predictions), targets)
+        return self.recalibration.fit(_distributions(predictions), targets)
 
     def refit(self, params: PyTree, hyperparameter: Numbers) -> PyTree:
-        """The same params if there is no hyperparameter."""
-        return params if self.hyperparameter is None else None
+        """The same params."""
+        return params
 
     def factors(self, params: PyTree, p: Any) -> Pair:
         """Differences p − c(p) of predictions, [n, m], twice."""
@@ -458,9 +447,6 @@ class KernelRidge(EstimationFunction):
             is not in (0, 1), λ is not positive, or shapes or values are wrong. Invalid traced
             values give NaN.
 
-    Warns:
-        UserWarning: by `fit` if the given rank does not reach the tolerance.
-
     Cost: O(n R²) to fit with R pivots; without pivots O(n³) time and memory for about 5 n² numbers.
     For each λ and t predictions, O(t R (R + m)) and t R kernel values; with `two_step` O((t + R) R
     m).
@@ -496,15 +482,7 @@ class KernelRidge(EstimationFunction):
         errors, points = residuals(predictions, targets), _as_points(predictions)
         rank, tolerance = self._options(points)
         size = None if rank >= len(errors) else rank
-        params = _regression(self.kernel, tolerance, points, errors, hyperparameter, size=size)
-        if checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
-            warnings.warn(
-                f"kernel ridge: with rank {rank} entries of the kernel matrix have errors up to "
-                f"{params.residual:.1e} of the largest, more than the tolerance {tolerance}",
-                UserWarning,
-                stacklevel=3,
-            )
-        return params
+        return _regression(self.kernel, tolerance, points, errors, hyperparameter, size=size)
 
     @checked(**meanings("hyperparameter"))
     def refit(self, params: KernelRidgeParams, hyperparameter: Numbers) -> KernelRidgeParams:

@@ -266,9 +266,6 @@ def _risks():
     return [
         call(name, "confidences", values=matrix, **data),
         CATEGORICAL.call(name, values=function),
-        CATEGORICAL.call(
-            name, "blocks", values=function, block_size=a.integer(3, without=a.OPTIONAL)
-        ),
     ]
 
 

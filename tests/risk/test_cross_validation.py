@@ -111,7 +111,6 @@ def test_pipeline_is_the_loop():
         "standard_error": np.std(means, ddof=1) / np.sqrt(3),
         "root_standard_error": np.std(roots, ddof=1) / np.sqrt(3),
         "sampling_error": np.std(errors, ddof=1) / np.sqrt(12),
-        "risk": risks.mean(0)[best],
     }
     for name, value in expected.items():
         assert getattr(result, name) == pytest.approx(value, rel=1e-8), name

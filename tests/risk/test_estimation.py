@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
-from scipy import stats
 
 from calibjax import record, risk
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
@@ -59,33 +58,12 @@ def products_of(p, q):
     return left @ right.T / 3
 
 
-@pytest.mark.parametrize("block_size", [2, 5, N])
-@pytest.mark.parametrize("kind", DATA)
-def test_blocks_are_double_loops(kind, block_size):
-    """The last 23 mod B samples are in no block."""
-    family, parameters, targets, errors = DATA[kind]
-    data = family(jnp.array(parameters)), jnp.array(targets)
-    found = risk.estimation_risk(products_of, *data, block_size=block_size)
-    vectors = {
-        "confidences": CONFIDENCES[:, None],
-        "bernoulli": np.stack([1 - CONFIDENCES, CONFIDENCES], 1),
-    }.get(kind, PROBS)
-    gram = vectors @ vectors.T / 3
-    starts = range(0, N - block_size + 1, block_size)
-    places = [np.arange(start, start + block_size) for start in starts]
-    expected = np.array([loop(errors[i], gram[np.ix_(i, i)]) for i in places])
-    assert found.value == pytest.approx(expected.mean(), rel=1e-12)
-    error = stats.sem(expected) if len(places) > 1 else np.nan
-    assert found.standard_error == pytest.approx(error, rel=1e-12, nan_ok=True)
-
-
-@pytest.mark.parametrize("block_size", [None, 4])
-def test_gradient(block_size):
+def test_gradient():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
 
     def value(scale):
         values = lambda p, q: scale * p.probs @ q.probs.T  # noqa: E731
-        return risk.estimation_risk(values, *data, block_size=block_size).value
+        return risk.estimation_risk(values, *data).value
 
     check_grads(jax.jit(value), (0.3,), 1, modes=["rev"], rtol=1e-6)
 
