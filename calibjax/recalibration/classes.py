@@ -14,15 +14,15 @@ from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
+from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.environment import jit_quick
 from calibjax._core.fitting import Step, newton_step, softmax_minimum
 from calibjax._core.gate import Seen, checked, inner, usual
 from calibjax._core.pytree import Numbers, PyTree, parameter, part, record, varying_as
-from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
+from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
 from calibjax.distributions.composed import bare, like
-from calibjax.distributions.constraints import positive, real, simplex
+from calibjax.distributions.constraints import real
 from calibjax.recalibration.base import Recalibrator, Weights, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
 
@@ -252,104 +252,6 @@ def _fitted(
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
     params = LogitMap((identity.slopes + slopes_of(changes)) / scale, biases, *smoothing)
     return where_it_exists(exists, params), exists
-
-
-@record
-class TemperatureMixture:
-    """Map p → w_1 q + w_2 p + w_3 / m of class probabilities, with q ∝ p^{1/T}.
-
-    Attributes:
-        temperature: T, positive, a scalar.
-        mixing_probs: w, with sum one, [3].
-    """
-
-    temperature: jax.Array = parameter(positive)
-    mixing_probs: jax.Array = parameter(simplex.with_axes("k"))
-
-    def parts(self, logits: jax.Array) -> jax.Array:
-        """Probabilities at the temperature, of the logits, and uniform, [3, n, m]."""
-        probs = jax.nn.softmax(jnp.stack([logits / self.temperature, logits]), 2)
-        return jnp.append(probs, jnp.full_like(probs[:1], 1 / logits.shape[1]), 0)
-
-
-@record
-class EnsembleTemperatureScaling(Recalibrator):
-    """Ensemble temperature scaling: a mixture of tempered, original and uniform predictions.
-
-        q = w_1 r + w_2 p + w_3 / m,   r ∝ p^{1/T},   w ≥ 0, Σ_k w_k = 1,
-
-    with maximum-likelihood temperature T, and then weights w. The three parameters keep the order
-    of the probabilities, which are positive if w_3 > 0. Use it for few samples with some unlikely
-    labels.
-
-    `fit(predictions, targets)` returns a `TemperatureMixture`, `apply(params, predictions)` a batch
-    of `Categorical`s, or of `Bernoulli`s for `Bernoulli`s. Probabilities of zero are replaced by
-    the smallest normal number. Temperatures are between e⁻¹⁰ and e¹⁰.
-
-    Raises:
-        TypeError: by the methods if the predictions are not class predictions.
-        ValueError: by the methods if shapes or values are wrong.
-
-    Cost: O(n m), and O(n) for each of 1000 steps of expectation maximisation, after which vanishing
-    weights are small.
-
-    References: Zhang, Kailkhura and Han (2020), Mix-n-match: ensemble and compositional methods for
-    uncertainty calibration in deep learning, §3.2.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Bernoulli
-    >>> method, p = EnsembleTemperatureScaling(), Bernoulli(jnp.repeat(jnp.array([0.1, 0.9]), 4))
-    >>> params = method.fit(p, jnp.array([0, 0, 0, 1, 1, 1, 1, 0]))
-    >>> print(method.apply(params, p).probs[::4].round(2))
-    [0.25 0.75]
-    """
-
-    @checked
-    def fit(
-        self, predictions: ClassPredictions, targets: Numbers, weights: Numbers | None = None
-    ) -> TemperatureMixture:
-        """Maximum-likelihood mixture."""
-        logits = log_probs_of(predictions)
-        ones = jnp.ones_like(logits[:, 0])
-        return _most_likely_mixture(logits, targets, ones if weights is None else weights)
-
-    @checked
-    def apply(
-        self, params: TemperatureMixture, predictions: ClassPredictions
-    ) -> Bernoulli | Categorical:
-        """Recalibrated predictions: `Categorical`, or `Bernoulli` for `Bernoulli`."""
-        checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
-        probs = _mixed(params, log_probs_of(predictions))
-        is_binary = isinstance(bare(predictions), Bernoulli)
-        return like(predictions, Bernoulli(probs[:, 1]) if is_binary else Categorical(probs))
-
-    def identity(self, predictions: ClassPredictions) -> TemperatureMixture:
-        """Mixture with weight one on the predictions."""
-        one = jnp.ones((), floating_dtype(predictions))
-        return TemperatureMixture(one, one * jnp.array([0, 1, 0]))
-
-
-@jit_quick
-def _mixed(params: TemperatureMixture, logits: jax.Array) -> jax.Array:
-    params = jax.tree.map(lambda x: x.astype(logits.dtype), params)
-    return tensordot(params.mixing_probs, params.parts(logits), 1)
-
-
-@jit_quick
-def _most_likely_mixture(
-    logits: jax.Array, labels: jax.Array, weights: jax.Array
-) -> TemperatureMixture:
-    shares = weights / jnp.sum(weights)
-    first = TemperatureMixture(_temperature(logits, labels, shares), jnp.ones(3, logits.dtype) / 3)
-    likelihoods = jnp.take_along_axis(first.parts(logits), labels[None, :, None], 2)[..., 0]
-
-    def step(_: int, w: jax.Array) -> jax.Array:
-        return w * matmul(likelihoods / matmul(w, likelihoods), shares)
-
-    start = varying_as(first.mixing_probs, (likelihoods, shares))
-    w = lax.fori_loop(0, _NUM_STEPS, step, start)
-    exists = ~jnp.any(checks.missing_rows((logits, labels, weights)))
-    return where_it_exists(exists, TemperatureMixture(first.temperature, w / jnp.sum(w)))
 
 
 def _smoothed(logits: jax.Array, temperature: jax.Array, share: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Recalibration of all classes together: temperatures, mixtures of temperatures, linear maps."""
+"""Recalibration of all classes together: temperatures and linear maps."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from scipy.optimize import LinearConstraint, minimize, minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from calibjax import scores
@@ -21,7 +21,6 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.recalibration import MatrixScaling, TemperatureScaling, temperature_interval
-from calibjax.recalibration.classes import EnsembleTemperatureScaling
 
 RNG = np.random.default_rng(0)
 N, M = 300, 3
@@ -134,65 +133,12 @@ def test_interval_of_a_temperature(weights):
     np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
 
 
-SEVERAL = EnsembleTemperatureScaling()
-
-
-def best_mixture(logits, labels, shares):
-    """Temperature and weights of the definition, and the new probabilities."""
-    temperature, _ = best_temperature(logits, labels, shares)
-    parts = softmax(logits / temperature, 1), softmax(logits, 1), np.full_like(logits, 1 / M)
-    values = np.stack([part[np.arange(len(labels)), labels] for part in parts])
-    best = minimize(
-        lambda w: -shares @ np.log(w @ values),
-        np.full(3, 1 / 3),
-        jac=lambda w: -values @ (shares / (w @ values)),
-        bounds=[(0, 1)] * 3,
-        constraints=LinearConstraint(np.ones(3), 1, 1),
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    return temperature, best.x, np.einsum("i,ijk->jk", best.x, np.stack(parts))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3])
-@pytest.mark.parametrize("kind", [CategoricalLogits, Categorical])
-def test_several_temperatures_against_scipy(share, kind):
-    """A share of the labels has nothing to do with the predictions."""
-    logits, rows, weights = LOGITS[:200], np.arange(200), RNG.integers(0, 3, 200)
-    probs = (1 - share) * softmax(logits / 2, 1) + share / M
-    labels = (probs.cumsum(1) < RNG.uniform(size=(200, 1))).sum(1)
-    predictions = kind(logits if kind is CategoricalLogits else softmax(logits, 1))
-    params = SEVERAL.fit(predictions, labels, weights=weights)
-    shares = weights / weights.sum()
-    temperature, mixing, probs = best_mixture(logits, labels, shares)
-    np.testing.assert_allclose(params.temperature, temperature, rtol=1e-6)
-    found = SEVERAL.apply(params, predictions).class_probs
-    # Weights that vanish do so slowly, as the likelihood hardly depends on them.
-    np.testing.assert_allclose(params.mixing_probs, mixing, atol=2e-2)
-    np.testing.assert_allclose(found, probs, atol=5e-3)
-    losses = [-shares @ np.log(p[rows, labels]) for p in (found, probs)]
-    assert losses[1] - 1e-9 <= losses[0] <= losses[1] + 5e-5
-    copies = np.repeat(rows, weights)
-    repeated = SEVERAL.fit(predictions[copies], labels[copies])
-    np.testing.assert_allclose(repeated.mixing_probs, params.mixing_probs, atol=1e-9)
-
-
-def test_surprises_and_missing_classes_have_finite_losses():
-    predictions, labels = Categorical(np.eye(3)[[0, 1, 1, 0, 1, 0]]), np.array([0, 1, 1, 0, 0, 0])
-    params = SEVERAL.fit(predictions, labels)
-    fitted = SEVERAL.apply(params, predictions)
-    assert np.all(fitted.class_probs > 0.01)
-    assert scores.negative_log_likelihood(fitted, labels) < 1
-    unknown = dataclasses.replace(params, mixing_probs=jnp.ones(2) / 2)
-    with pytest.raises(ValueError, match="params"):
-        SEVERAL.apply(unknown, predictions)
-
-
 FREE = {x: MatrixScaling(None, structure=x) for x in ("bias", "diagonal", "full")}
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("method", [FREE["diagonal"], SEVERAL])
-def test_probabilities_of_two_classes(method):
+def test_probabilities_of_two_classes():
+    method = FREE["diagonal"]
     probs, labels = softmax(LOGITS[:, :2], 1), (LABELS == 0).astype(int)
     one, two = Bernoulli(probs[:, 1]), Categorical(probs)
     found, expected = (method.apply(method.fit(x, labels), x) for x in (one, two))

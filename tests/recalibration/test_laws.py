@@ -10,7 +10,6 @@ from scipy.special import expit, log_softmax
 from calibjax import distributions as D
 from calibjax import recalibration as R
 from calibjax import scores
-from calibjax.recalibration.classes import EnsembleTemperatureScaling
 from calibjax.recalibration.confidences import QuadraticScaling
 
 RNG = np.random.default_rng(0)
@@ -52,7 +51,6 @@ LIKELY["affine, equal scores"] = R.AffineScaling(), NUMBERS["student"], _EQUAL
 OTHERS = {
     "isotonic": (R.IsotonicRegression(smooth=False), *LABELS),
     "quadratic": (QuadraticScaling(), *LABELS),
-    "several temperatures": (EnsembleTemperatureScaling(), *CLASSES),
     "kernel": (R.KernelRecalibration(), NUMBERS["normal"], Y[:, 0]),
     "isotonic, numbers": (R.QuantileRecalibration("isotonic"), NUMBERS["normal"], Y[:, 0]),
     "shift": (R.QuantileShift(), QUANTILES, Y[:, 0]),

@@ -7,7 +7,6 @@ import numpy as np
 
 from calibjax import kernels, recalibration, risk, scores
 from calibjax.distributions import Categorical, Quantiles
-from calibjax.recalibration.classes import EnsembleTemperatureScaling
 from calibjax.recalibration.confidences import (
     BetaMap,
     BinAccuracies,
@@ -142,7 +141,6 @@ def _of_distributions():
         "QuantileRecalibration": (NORMAL, r.QuantileRecalibration()),
         "KernelRecalibration": (NORMAL, r.KernelRecalibration(kernels.SquaredExponential(1.0))),
         "MatrixScaling": (CATEGORICAL, r.MatrixScaling(1.0)),
-        "classes.EnsembleTemperatureScaling": (CATEGORICAL, EnsembleTemperatureScaling()),
     }
     found += [
         family.call(f"recalibration.{name}", "fit and apply", both, method=method, slow=True)
