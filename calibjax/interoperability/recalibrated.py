@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import softmax
 from sklearn import base, linear_model
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
@@ -108,13 +107,11 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
     is frozen, and for the recalibrator. It is passed to the last step of a pipeline. Computations
     are in float64.
 
-    Scores of a classifier with only `decision_function` have no scale. They are divided by their
-    root mean square, and taken as log-odds of the second of two classes, or as logits.
-    Recalibrators that fit the scale of log-odds are not affected.
+    A classifier with only `decision_function`, such as `LinearSVC`, gets probabilities by
+    scikit-learn's `CalibratedClassifierCV`.
 
     Attributes:
-        estimator: classifier with `predict_proba` or `decision_function`; None for
-            `LogisticRegression()`.
+        estimator: classifier with `predict_proba`; None for `LogisticRegression()`.
         recalibrator: a `recalibration.Recalibrator` of classes; None for
             `PlattScaling(smooth_targets=True)`, which has a solution unless all probabilities are
             equal. `TemperatureScaling()` has none if the classes are perfectly separated.
@@ -125,13 +122,12 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
             that predict zero probabilities, such as forests and naive Bayes.
         classes_: labels, [m], in the order of the columns of `predict_proba`.
         estimator_: classifier fitted to all samples.
-        score_scale_: root mean square of the scores; None for a classifier with `predict_proba`.
         params_: params of the recalibrator.
 
     Raises:
-        TypeError: by `fit` if the classifier predicts neither probabilities nor a score for each
-            class; if the recalibrator is not for classes, or needs groups or features; or if one of
-            them does not take the given weights.
+        TypeError: by `fit` if the classifier predicts no probabilities; if the recalibrator is not
+            for classes, or needs groups or features; or if one of them does not take the given
+            weights.
         ValueError: by `fit` if there is only one class, all samples of a class are in one fold, or
             the recalibrator has no solution; and for invalid data, by the classifier.
 
@@ -168,51 +164,25 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
         """Fit the classifier and the recalibrator to inputs and labels, [n] each."""
-        method = self._method
-        self._smallest()  # refused before fitting
+        estimator = self._estimator()  # parameters are refused before fitting
+        if not hasattr(estimator, "predict_proba"):
+            expected = "a classifier with predict_proba (of scores: CalibratedClassifierCV)"
+            raise TypeError(f"estimator: expected {expected}, got {checks.described(estimator)}")
+        self._smallest()
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        outputs = self._cross_fitted(
-            X, y, sample_weight, lambda fitted, x: getattr(fitted, method)(x)
-        )
+        probs = self._cross_fitted(X, y, sample_weight, lambda fitted, x: fitted.predict_proba(x))
         self.classes_ = self.estimator_.classes_
-        self.score_scale_ = None
-        if method == "decision_function":
-            squares = np.average(np.square(outputs), axis=0, weights=sample_weight)
-            self.score_scale_ = np.sqrt(np.mean(squares)) or 1.0
         with jax.enable_x64(True):
             targets = label_indices(y, self.classes_)
-            self._learn(self._predictions(outputs), targets, sample_weight)
+            self._learn(self._predictions(probs), targets, sample_weight)
         return self
 
-    @property
-    def _method(self) -> str:
-        """Method of the classifier to recalibrate."""
-        for name in ("predict_proba", "decision_function"):
-            if hasattr(self._estimator(), name):
-                return name
-        got = checks.described(self._estimator())
-        expected = "a classifier with predict_proba or decision_function"
-        raise TypeError(f"estimator: expected {expected}, got {got}")
-
-    def _predictions(self, outputs: Any) -> Bernoulli | Categorical:
-        """Class predictions from probabilities or scores, [n], or [n, m] for several classes.
-
-        They are in float64 and at least the smallest probability.
-        """
-        if self.score_scale_ is not None:
-            scores = np.asarray(outputs, np.float64) / self.score_scale_
-            logits = scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
-            options = self.get_params().items()
-            shapes = [x for name, x in options if name.endswith("decision_function_shape")]
-            if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
-                one = f"a score for each of {len(self.classes_)} classes from decision_function"
-                got = f"{logits.shape[1]}, or scores of pairs"
-                raise TypeError(f"estimator: expected {one}, got {got}")
-            outputs = softmax(logits, axis=1)
-        checks.batch(Categorical(outputs))  # in the precision of the classifier
-        raised = jnp.maximum(jnp.asarray(outputs, jnp.float64), self._smallest())
+    def _predictions(self, probs: Any) -> Bernoulli | Categorical:
+        """Class predictions in float64 from the probabilities of a classifier, [n, m]."""
+        checks.batch(Categorical(probs))  # in the precision of the classifier
+        raised = jnp.maximum(jnp.asarray(probs, jnp.float64), self._smallest())
         raised /= jnp.sum(raised, 1, keepdims=True)
         return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)
 
@@ -220,8 +190,8 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
         """Recalibrated probabilities of the classes, [n, m]."""
         check_is_fitted(self)
         with jax.enable_x64(True):
-            outputs = getattr(self.estimator_, self._method)(X)
-            values = self._recalibrator().apply(self.params_, self._predictions(outputs))
+            predictions = self._predictions(self.estimator_.predict_proba(X))
+            values = self._recalibrator().apply(self.params_, predictions)
             if not hasattr(values, "class_probs"):  # confidences in the second class
                 values = Bernoulli(values)
             return np.array(values.class_probs)

@@ -89,7 +89,7 @@ def _of_numbers(model: Any, inputs: Any) -> Distribution:
 def _refuse(model: Any) -> NoReturn:
     advice = "pass predictions in a record such as distributions.Normal"
     if hasattr(model, "decision_function"):
-        advice = "interoperability.RecalibratedClassifier turns scores into probabilities"
+        advice = "sklearn.calibration.CalibratedClassifierCV turns scores into probabilities"
     expected = "a classifier of scikit-learn with predict_proba, or a regressor with return_std"
     raise TypeError(f"model: expected {expected}, got {checks.described(model)}; {advice}")
 

@@ -12,7 +12,6 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from calibjax import distributions, interoperability, recalibration
@@ -158,37 +157,6 @@ def test_weights_are_those_of_scikit_learn():
     np.testing.assert_allclose(found.coef_, expected.coef_)
 
 
-@pytest.mark.parametrize("y", [WORDS, TWO])
-def test_scores_of_a_decision_function(y):
-    """Platt's map of them is that of scikit-learn, and the scale of the scores does not matter."""
-    found = []
-    for factor in (1.0, 1000.0):
-        scaled = _Scaled(factor)
-        model = RecalibratedClassifier(scaled, recalibration.TemperatureScaling(), cv=3).fit(X, y)
-        found.append(model.predict_proba(X))
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    if y is TWO:
-        ours = RecalibratedClassifier(_Scaled(1.0), cv=3).fit(X, y).predict_proba(X)
-        theirs = CalibratedClassifierCV(_Scaled(1.0), cv=3, ensemble=False).fit(X, y)
-        np.testing.assert_allclose(ours, theirs.predict_proba(X), atol=1e-4)
-    pairs = SVC(decision_function_shape="ovo")
-    four = np.digitize(X[:, 0], [-0.6, 0.0, 0.6])
-    for labels in (four, WORDS):
-        with pytest.raises(TypeError, match="expected a score for each of . classes"):
-            RecalibratedClassifier(make_pipeline(pairs)).fit(X, labels)
-
-
-class _Scaled(LinearSVC):
-    """Scores times a factor."""
-
-    def __init__(self, factor=1.0):
-        super().__init__()
-        self.factor = factor
-
-    def decision_function(self, X):
-        return self.factor * super().decision_function(X)
-
-
 def test_pickles_predict_the_same():
     """To the last digit: float32 has none left of targets near 1e9."""
     for method in (recalibration.AffineScaling(), recalibration.KernelRecalibration()):
@@ -203,7 +171,12 @@ def test_wrong_parameters():
     folds = [(np.arange(100), np.arange(100, 200)), (np.arange(100, 200), np.arange(100))]
     rare = np.where(np.arange(200) == 7, "d", WORDS)
     for options, labels, error, message in (
-        ({"estimator": LinearRegression()}, WORDS, TypeError, "estimator: .* decision_function, g"),
+        (
+            {"estimator": LinearRegression()},
+            WORDS,
+            TypeError,
+            "estimator: .* with predict_proba",
+        ),
         ({"recalibrator": "platt"}, WORDS, TypeError, "recalibrator: expected a record .* got str"),
         ({}, np.full(200, "b"), ValueError, "y: expected at least two classes.*{.*'b'"),
         ({"cv": folds}, rare, ValueError, "y: expected .* samples of each class in two folds"),

@@ -76,7 +76,7 @@ def test_models_that_predict_no_distribution():
             TypeError,
             "LinearRegression; pass predictions",
         ),
-        (svm.LinearSVC().fit(X, LABELS), TypeError, "LinearSVC; .*RecalibratedClassifier turns"),
+        (svm.LinearSVC().fit(X, LABELS), TypeError, "LinearSVC; .*CalibratedClassifierCV turns"),
         (np.zeros(3), TypeError, "model: expected .* got ndarray"),
         (forest, TypeError, "expected a classifier of one label, got 2 outputs"),
         (several, ValueError, r"predictions.probs.*: expected rows that sum to one"),
