@@ -32,15 +32,10 @@ class Batch:
         """Broadcast Python numbers next to parameters of a batch to a row for each prediction."""
         declared = checks.declared(type(self))
         parameters = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
-        numbers = [
-            (key, x, c)
-            for key, x, c in parameters
-            if isinstance(x, (int, float, np.number)) and not (isinstance(x, bool) or c.axes)
-        ]
-        batches = [
-            (x, len(c.axes)) for _, x, c in parameters if numbers and np.ndim(x) > len(c.axes)
-        ]
-        for key, x, c in numbers if batches else ():
+        batches = [(x, len(c.axes)) for _, x, c in parameters if np.ndim(x) > len(c.axes)]
+        for key, x, c in parameters if batches else ():
+            if c.axes or isinstance(x, bool) or not isinstance(x, (int, float, np.number)):
+                continue
             array, width = batches[0]
             own = getattr(array, "dtype", None)
             is_float = isinstance(own, np.dtype) and jnp.issubdtype(own, jnp.floating)
@@ -239,16 +234,11 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
 def check_draws(predictions: Distribution, targets: jax.Array) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     checks.method("predictions", predictions, "sample")
-    drawn = _drawn.eval_shape(predictions)
+    drawn = jax.eval_shape(draw, jax.random.key(0), predictions)
     shapes, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if shapes != expected:
         of_targets = f"draws with the shape of the targets, {expected} for the batch"
         raise ValueError(f"predictions.sample: expected {of_targets}, got {shapes}")
-
-
-@jax.jit  # caches shapes
-def _drawn(predictions: Distribution) -> jax.Array:
-    return draw(jax.random.key(0), predictions)
 
 
 @jax.jit

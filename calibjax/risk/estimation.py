@@ -108,12 +108,6 @@ def _error_of_mean(x: jax.Array) -> jax.Array:
     return jnp.std(x, ddof=1) / math.sqrt(x.size)
 
 
-def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
-    """Checked values of a user's function for two batches, one for each pair."""
-    checks.shape(name, values, shape, f"[n, n'] = {shape} of its values for two batches")
-    return checks.real(name, values)
-
-
 def losses_of_values(
     errors: jax.Array, values: Callable, predictions: Distribution, name: str = "values"
 ) -> jax.Array:
@@ -121,8 +115,9 @@ def losses_of_values(
     n = len(errors)
 
     def row(batch: Distribution, point: Distribution) -> jax.Array:
-        one = jax.tree.map(lambda x: x[None], point)
-        return returned(name, values(one, batch), (1, n))[0]
+        row = values(jax.tree.map(lambda x: x[None], point), batch)
+        checks.shape(name, row, (1, n), f"[n, n'] = {(1, n)} of its values for two batches")
+        return checks.real(name, row)[0]
 
     return _losses(errors, row, predictions, predictions)
 
