@@ -365,9 +365,9 @@ class BinAccuracies:
     counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
 
 
-def number_of_bins(value: Any, name: str) -> int | None:
-    """Number of intervals, or None."""
-    return value if value is None else checks.size_in_range(name, value, 1, MAX_BINS)
+def number_of_bins(value: Any, name: str) -> int:
+    """Number of intervals."""
+    return checks.size_in_range(name, value, 1, MAX_BINS)
 
 
 @record

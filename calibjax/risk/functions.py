@@ -15,7 +15,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
 from calibjax._core.gate import Seen, checked, usual
 from calibjax._core.pytree import Numbers, Pair, PyTree, parameter, part, record
-from calibjax.binnings import MAX_BINS, interval_index
+from calibjax.binnings import interval_index
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, constraints
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
@@ -33,7 +33,7 @@ class BinResiduals:
 
     Attributes:
         means: mean of p_i − e_{y_i} in each interval, 0 in empty ones, [b, m], or of c_i − y_i,
-            [b, 1]; b is at least `num_bins`.
+            [b, 1]; b is `max_bins`.
         counts: number of training samples in each interval, [b].
         num_bins: number of intervals, scalar.
         biases: estimated biases of the squares of these means, [b], or the squares themselves for
@@ -48,8 +48,8 @@ class BinResiduals:
 
 def _whole(name: str, value: Any, seen: Any) -> Any:
     """Numbers of bins."""
-    limit = seen["self"].max_bins or MAX_BINS
-    expected = f"whole numbers between 1 and {limit}"
+    limit = seen["self"].max_bins
+    expected = f"whole numbers between 1 and {limit} (max_bins)"
     is_right = lambda x: (x >= 1) & (x <= limit) & (x == x.round())  # noqa: E731
     return checks.satisfying(name, checks.real(name, value), is_right, expected)
 
@@ -83,18 +83,18 @@ class Binning(EstimationFunction):
     proportion of the labels instead of the residuals.
 
     Attributes:
-        max_bins: largest M, between 1 and 2²⁴. Needed only if M is traced, for array sizes;
-            `cross_validate` takes it from the grid.
+        max_bins: largest M, between 1 and 2²⁴, the size of arrays, as M may be traced.
         debias: whether to subtract the biases of squares.
 
     Raises:
-        TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
-            or M is traced and there is no `max_bins`.
+        TypeError: by the methods if `max_bins` is not an integer, or an argument is of the wrong
+            kind.
         ValueError: by the methods if `max_bins` is out of range, `debias` is not a truth value, M
             is not an integer between 1 and `max_bins`, there are more than two classes, or shapes
             or values are wrong. Invalid traced values give NaN.
 
-    Cost: O(n + M) to fit, O(n) for the diagonal. With `debias`, O(n b) memory for the factors.
+    Cost: O(n + b) to fit with b = `max_bins`, O(n) for the diagonal. With `debias`, O(n b) memory
+    for the factors.
 
     References: G24 eq. (23) and (24), and §4.1; Kumar, Liang and Ma (2019), Verified uncertainty
     calibration, §4, eq. (5).
@@ -108,16 +108,11 @@ class Binning(EstimationFunction):
     ['0.1200', '0.0400']
     """
 
-    max_bins: int | None = dataclasses.field(
-        default=None, metadata={"static": True, "check": number_of_bins}
+    max_bins: int = dataclasses.field(
+        default=100, metadata={"static": True, "check": number_of_bins}
     )
     _: dataclasses.KW_ONLY
     debias: bool = dataclasses.field(default=False, metadata={"static": True})
-
-    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """Function with the largest M of the grid."""
-        grid = _whole("grid", grid, {"self": self})
-        return dataclasses.replace(self, max_bins=_num_intervals(grid, self.max_bins))
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
         return np.arange(5, 101, 5)
@@ -131,8 +126,7 @@ class Binning(EstimationFunction):
             got = f"{number}; use the reduction estimators.top_label or class_wise"
             raise ValueError(f"predictions: expected confidences or two classes, got {got}")
         checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
-        size = _num_intervals(hyperparameter, self.max_bins)
-        return _mean_residuals(predictions, targets, hyperparameter, size)
+        return _mean_residuals(predictions, targets, hyperparameter, self.max_bins)
 
     def factors(self, params: BinResiduals, p: Distribution) -> Pair:
         """Mean residuals of the intervals of the predictions, [n, m], twice.
@@ -154,14 +148,6 @@ def _vectors_as_in_fit(p: Distribution, fitted: jax.Array) -> jax.Array:
     points, number = vectors(p), fitted.shape[1]
     checks.shape("p", points, (None, number), f"predictions of {number} classes, as in fit")
     return points
-
-
-def _num_intervals(values: ArrayLike, max_bins: int | None) -> int:
-    """Size of arrays for numbers of bins: `max_bins`, by default their maximum."""
-    if max_bins is None and not checks.is_concrete(values):
-        got = f"{values}; traced ones need their largest value, as in Binning(max_bins=100)"
-        raise TypeError(f"hyperparameter: expected concrete numbers of bins, got {got}")
-    return max_bins or int(np.max(np.asarray(values)))
 
 
 @functools.partial(jax.jit, static_argnames="max_bins")

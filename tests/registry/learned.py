@@ -249,7 +249,7 @@ def _functions():
     found.append(call("risk.KernelRidge", "options", diagonal, function=ridge, **_MADE))
     binning = a.made(
         lambda max_bins, debias: risk.Binning(max_bins, debias=debias),
-        max_bins=a.integer(4, without=a.OPTIONAL),
+        max_bins=a.integer(4),
         debias=a.truth(False),
     )
     return [*found, call("risk.Binning", "options", means, function=binning, **_MADE)]

@@ -89,11 +89,11 @@ def test_debiased_against_pairs_of_samples():
 def test_empty_intervals_and_gradients():
     function, correct = Binning(), jnp.array([1, 0, 1])
     params = function.fit(jnp.array([0.95, 0.85, 0.8]), correct, 4)
-    np.testing.assert_array_equal(params.counts, [0, 0, 0, 3])
+    np.testing.assert_array_equal(params.counts[:4], [0, 0, 0, 3])
     np.testing.assert_array_equal(function.diagonal(params, jnp.array([0.1, 0.6])), 0)
     mean = lambda x: jnp.mean(function.diagonal(function.fit(x, correct, 2.0), x))  # noqa: E731
     # (mean − 2/3)² has the derivative 2 (mean − 2/3) / 3.
     slopes = jax.jit(jax.grad(mean))(jnp.array([0.95, 0.85, 0.8]))
     np.testing.assert_allclose(slopes, 2 * (2.6 / 3 - 2 / 3) / 3, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"whole numbers between 1 and \d+, got .*2\.5"):
+    with pytest.raises(ValueError, match=r"whole numbers between 1 and 100 .max_bins., got .*2\.5"):
         function.fit(jnp.array([0.95, 0.85, 0.8]), correct, 2.5)
