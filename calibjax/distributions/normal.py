@@ -150,10 +150,6 @@ class MvNormal(Located):
         """Variance of each component, [d]."""
         return jnp.diagonal(self.cov, axis1=-2, axis2=-1)
 
-    def covariance(self) -> jax.Array:
-        """Covariance matrix, [d, d]."""
-        return self.cov
-
     def tempered(self, temperature: jax.Array) -> "MvNormal":
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, cov=self.cov * temperature)
