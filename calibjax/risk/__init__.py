@@ -42,8 +42,12 @@ Use it like the functions of the library. The predictions of this model should b
 0.03
 """
 
-from calibjax.risk.base import EstimationFunction
-from calibjax.risk.estimation import cross_validate, estimation_risk, squared_calibration_error
+from calibjax.risk.estimation import (
+    EstimationFunction,
+    cross_validate,
+    estimation_risk,
+    squared_calibration_error,
+)
 from calibjax.risk.functions import Binning, KernelDensity, KernelRidge, Recalibrated
 
 __all__ = [

@@ -24,7 +24,7 @@ from calibjax.kernels import Kernel, SquaredExponential, nystrom
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.nystrom import PivotedCholesky, factor_at_pivots
 from calibjax.recalibration.confidences import number_of_bins
-from calibjax.risk.base import EstimationFunction, meanings, residuals, vectors
+from calibjax.risk.estimation import EstimationFunction, meanings, residuals, vectors
 
 
 @record
