@@ -73,11 +73,14 @@ from calibjax.distributions.base import Distribution, sample_targets
 from calibjax.distributions.composed import Mixture, with_features
 from calibjax.distributions.continuous import (
     Beta,
+    DiagNormal,
     Gamma,
     GeneralizedNormal,
     Laplace,
     Logistic,
     LogNormal,
+    MvNormal,
+    Normal,
     StudentT,
     Uniform,
 )
@@ -90,7 +93,6 @@ from calibjax.distributions.discrete import (
     Poisson,
 )
 from calibjax.distributions.ensembles import Ensemble, Quantiles, monte_carlo
-from calibjax.distributions.normal import DiagNormal, MvNormal, Normal
 
 __all__ = [
     "Bernoulli",

@@ -18,9 +18,9 @@ from calibjax._core.pytree import PyTree, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs, normalised
 from calibjax.distributions.constraints import Constraint, real, simplex
+from calibjax.distributions.continuous import Normal, mean_distance
 from calibjax.distributions.discrete import Categorical
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.distributions.normal import Normal, mean_distance
 
 
 @record
