@@ -248,7 +248,7 @@ class Constant(Kernel):
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the root of the value."""
         n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)
-        return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))
+        return jnp.full((n, 1), self.value**0.5, dtype)
 
     def value_range(self) -> Interval:
         """The value, twice."""
@@ -283,10 +283,6 @@ class TensorProduct(Kernel):
         if not all(isinstance(point, tuple | list) and len(point) == 2 for point in (x, y)):
             raise TypeError("kernel: expected a kernel on single points, got TensorProduct")
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
-
-    def value_range(self) -> Interval:
-        """Bounds of the products of values of both kernels."""
-        return _product_of_intervals(self.prediction.value_range(), self.target.value_range())
 
     def calibration_kernel(
         self, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike

@@ -235,14 +235,14 @@ def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[
 def _typical_deviation(predictions: Distribution) -> jax.Array:
     """Median of the positive standard deviations; for vectors the root of the sum of variances.
 
-    If there are none, the mean distance of the predicted means from their median; NaN if these are
-    equal and traced.
+    If there are none, the mean distance of the predicted means from their median; zero if these are
+    equal and traced, with which kernels are NaN.
     """
     checks.method("predictions", bare(predictions), "variance")
     typical = _median_deviation(predictions)
-    if checks.is_concrete(typical) and typical == 0:
+    if checks.is_concrete(typical) and float(typical) == 0:
         raise ValueError("predictions: expected values that differ for a length scale, got one")
-    return checks.nan_with(jnp.where(typical == 0, jnp.nan, typical), predictions)
+    return checks.nan_with(typical, predictions)
 
 
 @jax.jit
@@ -329,7 +329,8 @@ def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array
     if known_line(distance, points) is None:
         points = thinned(points)
     median, *_ = median_of_distances(distance, points)  # NaN then
-    return checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
+    xp: Any = np if checks.is_concrete(median) else jnp  # runs no program
+    return checks.nan_with(jax.device_put(xp.where(xp.isnan(median), 1, median)), predictions)
 
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
@@ -522,7 +523,7 @@ def _directions(predictions: Distribution) -> dict[str, Kernel]:
     along: dict[str, Kernel] = {"": Constant()}
     for of in ("location", "log scale"):
         regressor = residuals.Regressor.among(predictions, of)
-        if not checks.is_concrete(regressor.unit) or regressor.unit > 0:
+        if not checks.is_concrete(regressor.unit) or float(regressor.unit) > 0:
             along[f" by {of}"] = regressor
     directions: dict[str, Kernel] = {}
     for name in ("shift", "scale"):

@@ -126,7 +126,7 @@ def sufficient(
     largest = min(limit, _MANY)
     for size in (_FEW, largest) if largest > 4 * _FEW else (largest,):
         approximation = decompose(kernel, points, tolerance, size=size)
-        if approximation.residual <= tolerance:
+        if float(approximation.residual) <= tolerance:
             return approximation
     return None
 
