@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -29,9 +30,7 @@ from calibjax.reductions import OneVersusRest
 
 Metric = Callable[[T, T], jax.Array]
 _MANY_POINTS = 1024  # more points on a line are sorted, without their distances
-_STORED_POINTS = 4096  # distances of at most so many points are stored
-_ROWS = 256  # of distances of more points at once
-_BATCH = 4096  # pairs at once
+_ROWS = 256  # of known distances at once
 MANY = 2000  # most predictions with tests over all pairs
 NUM_LANDMARKS = 100
 _NUM_SCALED = 1000  # most predictions with all distances for a length scale
@@ -52,20 +51,17 @@ def median_of_distances(
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
-    is_known = checks.is_outermost(distance, xs)
     if n > _MANY_POINTS and (line := known_line(distance, xs)) is not None:
         low, high, zeros = _of_line(np.asarray(line.positions), ranks)
-    elif n > _STORED_POINTS and is_known:
+    elif checks.is_outermost(distance, xs):
         low, high, zeros = _of_blocks(distance, xs, ranks)
     else:
-        xp: Any = np if is_known else jnp  # NumPy selects faster
-        values = xp.asarray(_distances(distance, xs, np.triu_indices(n, 1)))
-        zeros = xp.sum(values == 0)
-        places = xp.asarray(_ranks_of_positive(ranks, zeros, values.size))
-        values = xp.pad(values, 1, constant_values=(0, np.nan))  # NaN are last
-        in_order = np.partition(values, places) if is_known else jnp.sort(values)
-        low, high = in_order[places]
-        low = xp.where(xp.isnan(values[:-1]).any(), np.nan, low)
+        values = kernel_values(distance, xs, xs)[np.triu_indices(n, 1)]
+        zeros = jnp.sum(values == 0)
+        places = jnp.asarray(_ranks_of_positive(ranks, zeros, values.size))
+        values = jnp.pad(values, 1, constant_values=(0, np.nan))  # NaN are last
+        low, high = jnp.sort(values)[places]
+        low = jnp.where(jnp.isnan(values[:-1]).any(), np.nan, low)
     return jax.device_put(low / 2 + high / 2), zeros, ranks  # without a program
 
 
@@ -108,16 +104,6 @@ def _of_line(positions: np.ndarray, ranks: tuple[int, int]) -> tuple[Any, Any, i
     return dtype(first), dtype(second), zeros
 
 
-@jax.jit
-def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Distances of the pairs of points with these indices."""
-
-    def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-        return distance(*(jax.tree.map(lambda leaf, i=i: leaf[i], xs) for i in pair))
-
-    return jax.lax.map(of_pair, pairs, batch_size=_BATCH)
-
-
 def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any, Any, int]:
     """Distances of two ranks, and the number of zeros, in two passes over all pairs.
 
@@ -125,7 +111,8 @@ def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any,
     second sorts the distances that share these bits with the two.
     """
     n = checks.leading_size("xs", xs)
-    rows = np.arange(-(-n // _ROWS) * _ROWS).reshape(-1, _ROWS)
+    size = min(n, _ROWS)
+    rows = np.arange(-(-n // size) * size).reshape(-1, size)
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for block in rows:
@@ -178,9 +165,9 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
     Raises:
         ValueError: if there are fewer than two points, the points are not finite, or all are equal.
 
-    Cost: n²/2 distances, which are stored for n ≤ 4096 points and for traced points. For more
-    points 2 n² distances, and memory for about a hundredth of them. On a line the cost is
-    O(n log² n). Gradients are zero: treat the length scale as a constant.
+    Cost: 2 n² distances in O(n) memory, or n² distances that are stored for traced points. More
+    than 1024 points on a line take O(n log² n). Gradients are zero: treat the length scale as a
+    constant.
 
     References: W19 §7 and App. J.
 
@@ -293,7 +280,7 @@ def prediction_kernels(
         median = typical_distance(d, predictions)
         for scale in _PREDICTION_SCALES:
             kernel = affordable(shape(scale * median, d), predictions)
-            kernels[f"{name} {fraction(scale)} median"] = kernel
+            kernels[f"{name} {Fraction(scale)} median"] = kernel
     return kernels | {"all predictions": Constant()}
 
 
@@ -313,11 +300,6 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
     if n <= MANY or isinstance(kernel, Nystrom) or known_line(distance, points) is not None:
         return kernel
     return Nystrom.from_predictions(kernel, thinned(points, MANY), NUM_LANDMARKS)
-
-
-def fraction(scale: float) -> str:
-    """A scale as a fraction: 1/8 for 0.125."""
-    return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
 
 
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
@@ -506,7 +488,7 @@ def _of_numbers(predictions: Distribution, on_predictions: dict[str, Kernel]) ->
     plain, groups = bare(predictions), {}
     for scale in _SCORE_SCALES:
         kernel = NormalScore(SquaredExponential(scale * _score_size(plain)))
-        groups[f"normal scores {fraction(scale)}"] = _products(on_predictions, kernel)
+        groups[f"normal scores {Fraction(scale)}"] = _products(on_predictions, kernel)
     if isinstance(plain, VECTORS):
         return groups
     groups["directions"] = _directions(plain)
