@@ -242,6 +242,7 @@ class Constant(Kernel):
         del x, y
         return jnp.asarray(self.value)
 
+    @jax.jit
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the root of the value."""
         n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)

@@ -116,7 +116,7 @@ def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any,
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for block in rows:
-            points = jax.tree.map(lambda leaf, i=block % n: leaf[i], xs)
+            points = jax.tree.map(lambda leaf, i=block % n: np.asarray(leaf)[i], xs)
             values = np.asarray(kernel_values(distance, points, xs))
             values = abs(values[(block[:, None] < np.arange(n)) & (block < n)[:, None]])
             yield values, values.view(f"u{values.itemsize}") >> (8 * values.itemsize - 16)
