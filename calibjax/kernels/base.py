@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
@@ -28,10 +27,8 @@ Interval = tuple[jax.Array | float, jax.Array | float]  # a lower and an upper b
 
 
 def _product_of_intervals(one: Interval, other: Interval) -> Interval:
-    corners = [x * y for x in one for y in other]
-    is_array = any(isinstance(c, jax.Array) for c in corners)
-    least, most = (jnp.minimum, jnp.maximum) if is_array else (min, max)
-    return functools.reduce(least, corners), functools.reduce(most, corners)
+    corners = jnp.stack([jnp.asarray(x * y) for x in one for y in other])
+    return jnp.min(corners), jnp.max(corners)
 
 
 def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,10 +242,11 @@ class Constant(Kernel):
         del x, y
         return jnp.asarray(self.value)
 
+    @jax.jit
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the root of the value."""
         n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)
-        return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))
+        return jnp.full((n, 1), self.value**0.5, dtype)
 
     def value_range(self) -> Interval:
         """The value, twice."""
@@ -283,10 +281,6 @@ class TensorProduct(Kernel):
         if not all(isinstance(point, tuple | list) and len(point) == 2 for point in (x, y)):
             raise TypeError("kernel: expected a kernel on single points, got TensorProduct")
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
-
-    def value_range(self) -> Interval:
-        """Bounds of the products of values of both kernels."""
-        return _product_of_intervals(self.prediction.value_range(), self.target.value_range())
 
     def calibration_kernel(
         self, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
@@ -358,15 +352,14 @@ def _semidefinite(value: Any, name: str) -> Any:
     return checks.satisfying(name, matrix, _is_semidefinite, expected)
 
 
-def _is_semidefinite(matrix: Any) -> Any:
-    xp: Any = np if isinstance(matrix, np.ndarray) else jnp
-    fixed = matrix if xp is np else lax.stop_gradient(matrix)
-    tolerance = len(fixed) * xp.finfo(fixed.dtype).eps * xp.maximum(abs(fixed).max(), 1e-30)
-    is_symmetric = abs(fixed - fixed.T).max() <= tolerance
-    if xp is np:
-        return is_symmetric & (np.linalg.eigvalsh(fixed)[0] >= -10 * tolerance)
+@jax.jit
+def _is_semidefinite(matrix: jax.Array) -> jax.Array:
+    matrix = lax.stop_gradient(matrix)
+    size = jnp.maximum(jnp.max(jnp.abs(matrix)), 1e-30)
+    tolerance = len(matrix) * jnp.finfo(matrix.dtype).eps * size
+    is_symmetric = jnp.max(jnp.abs(matrix - matrix.T)) <= tolerance
     # No LAPACK: several batched calls in one program may deadlock.
-    root = arithmetic.cholesky(fixed + 10 * tolerance * jnp.eye(len(fixed), dtype=fixed.dtype))
+    root = arithmetic.cholesky(matrix + 10 * tolerance * jnp.eye(len(matrix), dtype=matrix.dtype))
     return is_symmetric & jnp.all(jnp.diagonal(root) > 0)
 
 

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -29,9 +30,7 @@ from calibjax.reductions import OneVersusRest
 
 Metric = Callable[[T, T], jax.Array]
 _MANY_POINTS = 1024  # more points on a line are sorted, without their distances
-_STORED_POINTS = 4096  # distances of at most so many points are stored
-_ROWS = 256  # of distances of more points at once
-_BATCH = 4096  # pairs at once
+_ROWS = 256  # of known distances at once
 MANY = 2000  # most predictions with tests over all pairs
 NUM_LANDMARKS = 100
 _NUM_SCALED = 1000  # most predictions with all distances for a length scale
@@ -52,20 +51,17 @@ def median_of_distances(
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
-    is_known = checks.is_outermost(distance, xs)
     if n > _MANY_POINTS and (line := known_line(distance, xs)) is not None:
         low, high, zeros = _of_line(np.asarray(line.positions), ranks)
-    elif n > _STORED_POINTS and is_known:
+    elif checks.is_outermost(distance, xs):
         low, high, zeros = _of_blocks(distance, xs, ranks)
     else:
-        xp: Any = np if is_known else jnp  # NumPy selects faster
-        values = xp.asarray(_distances(distance, xs, np.triu_indices(n, 1)))
-        zeros = xp.sum(values == 0)
-        places = xp.asarray(_ranks_of_positive(ranks, zeros, values.size))
-        values = xp.pad(values, 1, constant_values=(0, np.nan))  # NaN are last
-        in_order = np.partition(values, places) if is_known else jnp.sort(values)
-        low, high = in_order[places]
-        low = xp.where(xp.isnan(values[:-1]).any(), np.nan, low)
+        values = kernel_values(distance, xs, xs)[np.triu_indices(n, 1)]
+        zeros = jnp.sum(values == 0)
+        places = jnp.asarray(_ranks_of_positive(ranks, zeros, values.size))
+        values = jnp.pad(values, 1, constant_values=(0, np.nan))  # NaN are last
+        low, high = jnp.sort(values)[places]
+        low = jnp.where(jnp.isnan(values[:-1]).any(), np.nan, low)
     return jax.device_put(low / 2 + high / 2), zeros, ranks  # without a program
 
 
@@ -108,16 +104,6 @@ def _of_line(positions: np.ndarray, ranks: tuple[int, int]) -> tuple[Any, Any, i
     return dtype(first), dtype(second), zeros
 
 
-@jax.jit
-def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Distances of the pairs of points with these indices."""
-
-    def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-        return distance(*(jax.tree.map(lambda leaf, i=i: leaf[i], xs) for i in pair))
-
-    return jax.lax.map(of_pair, pairs, batch_size=_BATCH)
-
-
 def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any, Any, int]:
     """Distances of two ranks, and the number of zeros, in two passes over all pairs.
 
@@ -125,11 +111,12 @@ def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any,
     second sorts the distances that share these bits with the two.
     """
     n = checks.leading_size("xs", xs)
-    rows = np.arange(-(-n // _ROWS) * _ROWS).reshape(-1, _ROWS)
+    size = min(n, _ROWS)
+    rows = np.arange(-(-n // size) * size).reshape(-1, size)
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for block in rows:
-            points = jax.tree.map(lambda leaf, i=block % n: leaf[i], xs)
+            points = jax.tree.map(lambda leaf, i=block % n: np.asarray(leaf)[i], xs)
             values = np.asarray(kernel_values(distance, points, xs))
             values = abs(values[(block[:, None] < np.arange(n)) & (block < n)[:, None]])
             yield values, values.view(f"u{values.itemsize}") >> (8 * values.itemsize - 16)
@@ -178,9 +165,9 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
     Raises:
         ValueError: if there are fewer than two points, the points are not finite, or all are equal.
 
-    Cost: n²/2 distances, which are stored for n ≤ 4096 points and for traced points. For more
-    points 2 n² distances, and memory for about a hundredth of them. On a line the cost is
-    O(n log² n). Gradients are zero: treat the length scale as a constant.
+    Cost: 2 n² distances in O(n) memory, or n² distances that are stored for traced points. More
+    than 1024 points on a line take O(n log² n). Gradients are zero: treat the length scale as a
+    constant.
 
     References: W19 §7 and App. J.
 
@@ -235,14 +222,14 @@ def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[
 def _typical_deviation(predictions: Distribution) -> jax.Array:
     """Median of the positive standard deviations; for vectors the root of the sum of variances.
 
-    If there are none, the mean distance of the predicted means from their median; NaN if these are
-    equal and traced.
+    If there are none, the mean distance of the predicted means from their median; zero if these are
+    equal and traced, with which kernels are NaN.
     """
     checks.method("predictions", bare(predictions), "variance")
     typical = _median_deviation(predictions)
-    if checks.is_concrete(typical) and typical == 0:
+    if checks.is_concrete(typical) and float(typical) == 0:
         raise ValueError("predictions: expected values that differ for a length scale, got one")
-    return checks.nan_with(jnp.where(typical == 0, jnp.nan, typical), predictions)
+    return checks.nan_with(typical, predictions)
 
 
 @jax.jit
@@ -293,7 +280,7 @@ def prediction_kernels(
         median = typical_distance(d, predictions)
         for scale in _PREDICTION_SCALES:
             kernel = affordable(shape(scale * median, d), predictions)
-            kernels[f"{name} {fraction(scale)} median"] = kernel
+            kernels[f"{name} {Fraction(scale)} median"] = kernel
     return kernels | {"all predictions": Constant()}
 
 
@@ -315,11 +302,6 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
     return Nystrom.from_predictions(kernel, thinned(points, MANY), NUM_LANDMARKS)
 
 
-def fraction(scale: float) -> str:
-    """A scale as a fraction: 1/8 for 0.125."""
-    return f"{scale:g}" if scale >= 1 else f"1/{1 / scale:g}"
-
-
 def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array:
     """The median heuristic, or one if all distances are zero.
 
@@ -329,7 +311,8 @@ def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array
     if known_line(distance, points) is None:
         points = thinned(points)
     median, *_ = median_of_distances(distance, points)  # NaN then
-    return checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
+    xp: Any = np if checks.is_concrete(median) else jnp  # runs no program
+    return checks.nan_with(jax.device_put(xp.where(xp.isnan(median), 1, median)), predictions)
 
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
@@ -505,7 +488,7 @@ def _of_numbers(predictions: Distribution, on_predictions: dict[str, Kernel]) ->
     plain, groups = bare(predictions), {}
     for scale in _SCORE_SCALES:
         kernel = NormalScore(SquaredExponential(scale * _score_size(plain)))
-        groups[f"normal scores {fraction(scale)}"] = _products(on_predictions, kernel)
+        groups[f"normal scores {Fraction(scale)}"] = _products(on_predictions, kernel)
     if isinstance(plain, VECTORS):
         return groups
     groups["directions"] = _directions(plain)
@@ -522,7 +505,7 @@ def _directions(predictions: Distribution) -> dict[str, Kernel]:
     along: dict[str, Kernel] = {"": Constant()}
     for of in ("location", "log scale"):
         regressor = residuals.Regressor.among(predictions, of)
-        if not checks.is_concrete(regressor.unit) or regressor.unit > 0:
+        if not checks.is_concrete(regressor.unit) or float(regressor.unit) > 0:
             along[f" by {of}"] = regressor
     directions: dict[str, Kernel] = {}
     for name in ("shift", "scale"):

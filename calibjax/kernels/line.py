@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.typing import DTypeLike
 
 from calibjax import operators
@@ -102,7 +101,8 @@ def smoothed_means(
     """Means of values over samples in the group of a point, weighted by powers of a kernel.
 
     Args:
-        kernel: kernel record with values ≥ 0. Its field `length_scale` may be of shape [G].
+        kernel: kernel record with values ≥ 0. If it is a function of a distance
+            (`SquaredExponential`, `Exponential`, …), its length scale may be of shape [G].
         points: n points, a pytree with leading axis n.
         samples: n' samples, a pytree with leading axis n'.
         values: values of the samples, [n', c].
@@ -113,30 +113,18 @@ def smoothed_means(
         The means [P, n, c], and the sums of the weights divided by the largest weight, [P, n], both
         zero without samples; [P, G, n, c] and [P, G, n] for G length scales.
 
-    Cost: `operators.kernel_means` for P G kernels. Distances are computed once for kernels with a
-    distance (`SquaredExponential`, `Exponential`, …), otherwise G times.
+    Cost: `operators.kernel_means` for P G kernels, whose distances are computed once.
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents = jnp.asarray(powers, dtype)
     data = (points, groups[0]), (samples, groups[1]), values
-    scales = getattr(kernel, "length_scale", 0.0)
-    is_curve = jnp.ndim(scales) == 1
-    if isinstance(kernel, Stationary):
-        kernels = _batched(kernel, dtype)
-        pairs = jax.vmap(lambda e: jax.vmap(lambda k: (e, k))(kernels))(exponents)
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pairs)
-        result = operators.kernel_means(pair_distance, _log_kernel, kernel.distance, flat, *data)
-        shape = exponents.size, -1
-        result = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), result)
-        return result if is_curve else jax.tree.map(lambda x: x[:, 0], result)
-
-    def smoothed(kernel: Kernel) -> tuple[jax.Array, jax.Array]:
+    if not isinstance(kernel, Stationary):
         return operators.kernel_means(_surprisal, _negative_multiple, kernel, exponents, *data)
-
-    if not is_curve:
-        return smoothed(kernel)
-    one = lambda scale: smoothed(dataclasses.replace(kernel, length_scale=scale))  # noqa: E731
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), lax.map(one, scales))
+    kernels = jax.tree.map(lambda x: jnp.tile(x, exponents.size), _batched(kernel, dtype))
+    several = jnp.repeat(exponents, jnp.size(kernel.length_scale)), kernels
+    result = operators.kernel_means(pair_distance, _log_kernel, kernel.distance, several, *data)
+    shape = exponents.size, *jnp.shape(kernel.length_scale)
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), result)
 
 
 def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
@@ -144,11 +132,8 @@ def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
     scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
     # Too narrow kernels, whose exponents would overflow, still select the nearest sample.
     scales = jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
-    one = dataclasses.replace(kernel, length_scale=scales[0], distance=None)
-    kernels = jax.tree.map(
-        lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (scales.size, *jnp.shape(x))), one
-    )
-    return dataclasses.replace(kernels, length_scale=scales)
+    several = dataclasses.replace(kernel, length_scale=scales, distance=None)
+    return jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), scales.shape), several)
 
 
 def _log_kernel(power_and_kernel: tuple[jax.Array, Stationary], distance: jax.Array) -> jax.Array:

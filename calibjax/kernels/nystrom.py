@@ -25,7 +25,6 @@ KernelFunction = Callable[[T, T], jax.Array]
 # Entries of kernel matrices have rounding errors: smaller errors are meaningless.
 TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
 _FEW, _MANY = 64, 2048  # largest ranks to try in turn
-_BLOCK = 64  # features that are subtracted at once; blocks not yet computed are not read
 _STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
 
 
@@ -62,7 +61,7 @@ def decompose(
     It repeatedly adds the point with the largest error, until no entry of K has an error above
     `tolerance` times the largest entry, or there are `size` pivots.
 
-    Cost: n kernel values and n · size operations for each pivot, O(n · size) memory.
+    Cost: n kernel values and n · size multiplications for each pivot, O(n · size) memory.
 
     References: Harbrecht, Peters and Schneider (2012), On the low-rank approximation by the
     pivoted Cholesky decomposition; Fine and Scheinberg (2001).
@@ -78,24 +77,18 @@ def decompose(
         pivot = lax.argmax(rest, 0, jnp.int32)
         point = jax.tree.map(lambda leaf: leaf[pivot], points)
         row = jax.vmap(kernel, (None, 0))(point, points).astype(diagonal.dtype)
-
-        def subtract(block: jax.Array, row: jax.Array) -> jax.Array:
-            return row - matmul(features[block, :, pivot], features[block])
-
-        row = lax.fori_loop(0, -(-rank // _BLOCK), subtract, row)
+        row -= matmul(features[:, pivot], features)
         root = jnp.sqrt(rest[pivot])
         # Up to rounding, no feature exceeds the remaining diagonal: earlier pivots stay zero.
         feature = jnp.clip(row / root, -jnp.sqrt(rest), jnp.sqrt(rest)).at[pivot].set(root)
         rest = jnp.maximum(rest - jnp.square(feature), 0).at[pivot].set(0)
-        features = features.at[rank // _BLOCK, rank % _BLOCK].set(feature)
-        return rank + 1, pivots.at[rank].set(pivot), features, rest
+        return rank + 1, pivots.at[rank].set(pivot), features.at[rank].set(feature), rest
 
-    blocks = jnp.zeros((-(-size // _BLOCK), _BLOCK, diagonal.size), diagonal.dtype)
-    start = jnp.zeros((), jnp.int32), jnp.zeros(size, jnp.int32), blocks, diagonal
+    features = jnp.zeros((size, diagonal.size), diagonal.dtype)
+    start = jnp.zeros((), jnp.int32), jnp.zeros(size, jnp.int32), features, diagonal
     start = varying_as(start, (kernel, points))
-    rank, pivots, blocks, rest = lax.while_loop(unfinished, step, start)
-    features = blocks.reshape(-1, diagonal.size)[:size].T
-    return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
+    rank, pivots, features, rest = lax.while_loop(unfinished, step, start)
+    return PivotedCholesky(features.T, pivots, rank, jnp.max(rest) / largest)
 
 
 def factor_at_pivots(approximation: PivotedCholesky) -> jax.Array:
@@ -126,7 +119,7 @@ def sufficient(
     largest = min(limit, _MANY)
     for size in (_FEW, largest) if largest > 4 * _FEW else (largest,):
         approximation = decompose(kernel, points, tolerance, size=size)
-        if approximation.residual <= tolerance:
+        if float(approximation.residual) <= tolerance:
             return approximation
     return None
 

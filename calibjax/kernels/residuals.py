@@ -491,12 +491,13 @@ def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
 def informed(kernel: Kernel, predictions: Distribution) -> PyTree:
     """Kernel whose Fisher kernels have the mean information of the predictions."""
     whole = lambda part: isinstance(part, Fisher | NormalScore)  # noqa: E731
-    kinds = lambda inner: map(type, jax.tree.leaves(inner, is_leaf=whole))  # noqa: E731
+    lacks = lambda part: isinstance(part, Fisher) and part.information is None  # noqa: E731
 
     def of_part(part: Any) -> Any:
-        if isinstance(part, Fisher) and part.information is None:
+        if lacks(part):
             return dataclasses.replace(part, information=_information(part, bare(predictions)))
-        if isinstance(part, NormalScore) and Fisher in kinds(part.kernel):
+        inner = jax.tree.leaves(part.kernel, is_leaf=whole) if isinstance(part, NormalScore) else ()
+        if any(map(lacks, inner)):
             first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], bare(predictions))
             standard = jax.tree.map(lambda leaf: leaf[None], standard_normal(first))
             return dataclasses.replace(part, kernel=informed(part.kernel, standard))
@@ -570,6 +571,7 @@ class Regressor(Kernel):
         """Product of the numbers of two predictions."""
         return self.number(p) * self.number(q)
 
+    @jax.jit
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the numbers."""
         numbers = jax.vmap(self.number)(without_draws(predictions))[:, None]

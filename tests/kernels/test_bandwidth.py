@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calibjax import distances, kernels
-from calibjax.kernels import defaults
 
 # Coordinates that are multiples of 1/8 have distances without rounding errors.
 _POINTS = {
@@ -26,10 +25,9 @@ _POINTS = {
         pytest.param(1100, np.float32, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("stored", [0, 4096])
-def test_exactly_the_median_whatever_the_points(n, dtype, stored, monkeypatch):
-    """Among stored distances, and in two passes."""
-    monkeypatch.setattr(defaults, "_STORED_POINTS", stored)
+def test_exactly_the_median_whatever_the_points(n, dtype):
+    """In two passes over blocks, and traced."""
+    traced = jax.jit(kernels.median_heuristic, static_argnames="include_diagonal")
     for name, points in _POINTS.items():
         x = points(np.random.default_rng(n), n).astype(dtype)
         matrix = np.abs(x[:, None] - x).sum(-1, dtype=float)
@@ -37,11 +35,11 @@ def test_exactly_the_median_whatever_the_points(n, dtype, stored, monkeypatch):
         for diagonal, entries in ((True, matrix), (False, pairs)) if pairs.any() else ():
             ours = kernels.median_heuristic(distances.Manhattan(), x, include_diagonal=diagonal)
             assert ours == (np.median(entries) or np.median(pairs[pairs > 0])), (name, diagonal)
+            assert ours == traced(distances.Manhattan(), x, include_diagonal=diagonal)
 
 
-def test_median_between_two_clusters(monkeypatch):
+def test_median_between_two_clusters():
     """As many pairs are in one cluster as in two: the middle distances are far apart."""
-    monkeypatch.setattr(defaults, "_STORED_POINTS", 1)
     x = np.random.default_rng(0).uniform(size=(25, 2)) + 100 * (np.arange(25) < 10)[:, None]
     pairs = np.abs(x[:, None] - x).sum(-1)[np.triu_indices(25, 1)]
     assert np.diff(np.sort(pairs)[149:151]) > 100

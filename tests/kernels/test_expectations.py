@@ -9,7 +9,6 @@ import pytest
 from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import features, prepare_features
-from calibjax.kernels.expectations.normal import centered_without_offset
 from tests import compiled, oracles
 
 
@@ -19,7 +18,7 @@ def _normal(loc, scale):
 
 @pytest.mark.parametrize("size", [1, 5, 33])
 def test_number_of_components_does_not_matter(size):
-    """Few are written out; the form for low precision is the same function."""
+    """Few are written out; against the four terms in NumPy."""
     rng = np.random.default_rng(size)
     loc, other, y, z = rng.normal(size=(4, size))
     scale, other_scale = 10 ** rng.uniform(-3, 1, size=(2, size))
@@ -34,9 +33,39 @@ def test_number_of_components_does_not_matter(size):
         - expect(y, zero, other, other_scale)
         + expect(loc, scale, other, other_scale)
     )
-    for function in (expectations.centered_kernel, centered_without_offset):
-        found = jax.jit(function)(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
-        np.testing.assert_allclose(found, four, atol=1e-14)
+    found = jax.jit(expectations.centered_kernel)(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
+    np.testing.assert_allclose(found, four, atol=1e-14)
+
+
+@pytest.mark.parametrize("family", ["normal", "multivariate"])
+def test_float32_keeps_five_digits_of_narrow_predictions(family):
+    """By the four terms of NumPy in float64, which cancel to 1e-6 of themselves."""
+    rng, n, scale = np.random.default_rng(3), 200, 1e-3
+    loc, y = np.float32(rng.normal(size=(2, 2, n, 2)))
+    spread = np.float32(scale * np.exp(0.3 * rng.normal(size=(2, n, 2))))
+    y = np.float32(loc + spread * y)
+    if family == "normal":
+        predictions = [distributions.DiagNormal(*x) for x in zip(loc, spread)]
+    else:
+        cov = np.square(spread)[..., None] * np.eye(2, dtype=np.float32)
+        predictions = [distributions.MvNormal(*x) for x in zip(loc, cov)]
+    kernel = kernels.SquaredExponential(np.float32(1.0))
+    centered = functools.partial(compiled.centered_kernel, kernel)
+    p, q = predictions
+    found = jax.vmap(centered)(p, y[0], q, y[1])
+    assert found.dtype == np.float32
+    one, two = zip(loc.astype(float), spread.astype(float))
+    at = lambda x: (x.astype(float), np.zeros((n, 2)))  # noqa: E731
+    expected = sum(
+        sign * np.array([oracles.squared_exponential_moments(*a, 1.0) for a in zip(*x, *z)])
+        for sign, x, z in (
+            (1, at(y[0]), at(y[1])),
+            (-1, one, at(y[1])),
+            (-1, at(y[0]), two),
+            (1, one, two),
+        )
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * np.std(expected))
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e-4, 1e4, 1e8])

@@ -134,18 +134,16 @@ _NODES = 0.5 + 0.5 * np.cos(_ANGLES)
 # Coefficients of T_i from values at the nodes, [r, r].
 _TRANSFORM = np.cos(np.outer(np.arange(_SIZE), _ANGLES)) * (2 / _SIZE)
 _TRANSFORM[0] *= 0.5
-_UNRESOLVED = 1e-9  # relative size of the last coefficients above which the projection is refused
+_NARROWEST = 0.04  # length scale that the polynomials resolve
 
 
 def _coefficients(kernel: Kernel, p: Beta) -> jax.Array:
     """Matrix K of the kernel in Chebyshev polynomials, [r, r]; NaN if r is too small."""
-    dtype = length_scale(kernel, p).dtype
-    values = inner(gram_matrix)(kernel, jnp.asarray(_NODES, dtype)).astype(dtype)
-    transform = jnp.asarray(_TRANSFORM, dtype)
+    scale = length_scale(kernel, p)
+    nodes, transform = (jnp.asarray(x, scale.dtype) for x in (_NODES, _TRANSFORM))
+    values = inner(gram_matrix)(kernel, nodes).astype(scale.dtype)
     coefficients = matmul(transform, matmul(values, transform.T))
-    last = jnp.max(jnp.abs(coefficients[-4:]))
-    limit = max(_UNRESOLVED, 10 * float(jnp.finfo(dtype).eps)) * jnp.max(jnp.abs(coefficients))
-    return jnp.where(last <= limit, coefficients, jnp.nan)
+    return jnp.where(scale >= _NARROWEST, coefficients, jnp.nan)
 
 
 def _recurrence(first: jax.Array, total: jax.Array | float) -> jax.Array:
@@ -175,12 +173,12 @@ def _moments(p: Beta) -> jax.Array:
     return _recurrence((p.alpha - p.beta) / total, 1 / total)
 
 
-def _check(kernel: Kernel, predictions: Beta) -> None:
+def _check(kernel: SquaredExponential, predictions: Beta) -> None:
     """Refuses kernels that the polynomials cannot resolve; of traced ones the values are NaN."""
-    if checks.is_outermost(kernel) and jnp.any(jnp.isnan(_coefficients(kernel, predictions))):
+    if checks.is_concrete(kernel) and length_scale(kernel, predictions) < _NARROWEST:
         raise ValueError(
-            f"kernel.target: expected a length scale >= 0.04 for Beta predictions, got {kernel}; "
-            "others need distributions.monte_carlo"
+            f"kernel.target: expected a length scale >= {_NARROWEST} for Beta predictions, got "
+            f"{kernel}; others need distributions.monte_carlo"
         )
 
 

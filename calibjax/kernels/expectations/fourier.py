@@ -138,10 +138,7 @@ def _ensemble(p: Ensemble, c: jax.Array, t: jax.Array) -> Complex:
 
 def _reach_of_draws(p: Ensemble, error: float) -> tuple[Any, Any]:
     del error
-    values = np.asarray(p.values)
-    if p.weights is not None:
-        values = np.where(np.asarray(p.weights) > 0, values, values[:, :1])
-    return values.min(1), values.max(1)
+    return p.values.min(1), p.values.max(1)
 
 
 def _reach_with_draws(p: MonteCarlo, error: float) -> tuple[Any, Any]:
@@ -351,11 +348,15 @@ class OverRange(SquaredExponential):
         """What the features need."""
         return self.middle, self.frequencies
 
-    def expected(self, squares: Complex, distance: Any) -> jax.Array:
-        """Σ c_k Re[z_k exp(i t_k d)] for z_k − 1, k = 1, 2, …, and d: an expectation of k."""
+    def expected(self, one: tuple[Any, Complex], other: tuple[Any, Complex]) -> jax.Array:
+        """E k(Z, Z') = Σ c_k Re[φ_k φ'_k* exp(i t_k (c − c'))] from two views, c and φ − 1."""
+        (center, x), (away, (real, imag)) = one, other
+        distance = center - away
         rate, spacing = reciprocal(jnp.asarray(length_scale(self, distance))), self.frequencies[0]
         angle = self.frequencies * (distance * rate)
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
+        product = _product(x, (real, -imag))
+        squares = x[0] + real + product[0], x[1] - imag + product[1]
         terms = cosine + squares[0] * cosine - squares[1] * sine
         weights = jnp.square(_weight(spacing, self.frequencies))
         value = spacing / math.sqrt(2 * math.pi) + matmul(weights, terms)
@@ -364,15 +365,13 @@ class OverRange(SquaredExponential):
 
 
 def _mean_over_range(kernel: OverRange, p: Any, z: jax.Array) -> jax.Array:
-    center, (real, imag) = _view(kernel, kernel.prepared, p)
-    return kernel.expected((real, -imag), z - center)
+    zero = jnp.zeros_like(kernel.frequencies)
+    return kernel.expected(_view(kernel, kernel.prepared, p), (z, (zero, zero)))
 
 
 def _inner_over_range(kernel: OverRange, p: Any, q: Any) -> jax.Array:
-    (center, x), (other, (real, imag)) = (_view(kernel, kernel.prepared, one) for one in (p, q))
-    product = _product(x, (real, -imag))
-    squares = x[0] + real + product[0], x[1] - imag + product[1]
-    return kernel.expected(squares, center - other) + _offset_of_pair(kernel, p, q)
+    views = (_view(kernel, kernel.prepared, one) for one in (p, q))
+    return kernel.expected(*views) + _offset_of_pair(kernel, p, q)
 
 
 def _centered_over_range(kernel: OverRange, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
