@@ -19,7 +19,7 @@ from calibjax.hypothesis_tests.sequential import (
     forecasts_of,
     result_of,
 )
-from calibjax.streaming.base import accumulating
+from calibjax.streaming.sums import accumulating
 
 
 @record
