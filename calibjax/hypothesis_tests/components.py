@@ -351,7 +351,7 @@ class SKCEComponents:
         """The components of one kernel of a family."""
         place = self.kernel_names.index(checks.choice("name", name, self.kernel_names))
         parts = self.biased, self.unbiased, self.dispersion
-        biased, unbiased, dispersion = _of_kernel(parts, place)
+        biased, unbiased, dispersion = jax.tree.map(lambda leaf: leaf[..., place], parts)
         options = self.num_targets, self.ranked, None, self.squares[place : place + 1]
         return SKCEComponents(biased, unbiased, dispersion, *options)
 
@@ -400,12 +400,6 @@ class SKCEComponents:
             numbers = f"adjusted p = {float(adjusted[i]):.2g}, z = {z:+.1f}"
             lines.append(f"  {names[i]}: {words}, {numbers}")
         return "\n".join(lines)
-
-
-@jax.jit
-def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...]:
-    """The components of the kernel at one index of the last axis."""
-    return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
 def skce_components(
@@ -468,10 +462,8 @@ def skce_components(
         parts = values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:]
         return Component(*parts)
 
-    components = (
-        component(biased, both, biased),
-        component(unbiased, mean_only, unbiased),
-        component(dispersion, scatter, xp.abs(scatter)),
-    )
+    values = (biased, both, biased), (unbiased, mean_only, unbiased)
+    values = *values, (dispersion, scatter, xp.abs(scatter))
+    components = [component(*each) for each in values]
     ranks, (first, second, third) = as_arrays((statistics[ranked], components))
     return ranks, SKCEComponents(first, second, third, num_targets, ranked, family, squares)

@@ -337,18 +337,14 @@ def checked_family(
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
     views: dict[int, Any] = {id(None): (None, (predictions, targets))}  # by reduction
-    redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
     for path, member in leaves:
         name = f"kernels{jax.tree_util.keystr(path)}"
         reduction, kernel = member if isinstance(member, tuple) else (None, member)
         if id(reduction) not in views:
             # A function becomes a pytree, so that it goes through compiled functions.
-            registered = (
-                jax.tree_util.Partial(reduction)
-                if jax.tree_util.all_leaves([reduction])
-                else reduction
-            )
-            samples = _seen(f"{name}[0]", reduction, predictions, targets, redrawn)
+            is_function = jax.tree_util.all_leaves([reduction])
+            registered = jax.tree_util.Partial(reduction) if is_function else reduction
+            samples = _seen(f"{name}[0]", reduction, predictions, targets)
             views[id(reduction)] = registered, samples
         reduction, samples = views[id(reduction)]
         members.append((reduction, ready(checks.kernel_values(kernel, name), *samples)[0]))
@@ -362,21 +358,14 @@ def _is_member(node: object) -> bool:
     return not isinstance(node, dict | list | tuple)
 
 
-def _seen(
-    name: str,
-    reduction: Any,
-    predictions: Distribution,
-    targets: jax.Array,
-    redrawn: Callable[[], PyTree],
-) -> PyTree:
+def _seen(name: str, reduction: Any, predictions: Distribution, targets: jax.Array) -> PyTree:
     """The data through a reduction, whose predictions must not depend on the targets."""
-    seen = passed(
-        **dict(zip(("predictions", "targets"), reduction(predictions, targets), strict=True))
-    )
+    seen = zip(("predictions", "targets"), reduction(predictions, targets), strict=True)
+    seen = passed(**dict(seen))
     n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
         raise ValueError(f"{name}: expected a reduction that returns all {n} samples, got {size}")
-    others, _ = reduction(predictions, redrawn())
+    others, _ = reduction(predictions, draw(jax.random.key(0), predictions))
     for one, other in zip(*map(jax.tree.leaves, (seen[0], others)), strict=True):
         if checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(

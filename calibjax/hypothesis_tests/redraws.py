@@ -67,10 +67,8 @@ def observed_and_redrawn(
     if redraw is draw:
         check_draws(predictions, targets)
     batch_size = batch_size or default_batch_size(num_bytes)
-    return _pool(statistic, redraw, batch_size, _split(key, num_draws), data, predictions, targets)
-
-
-_split = jax.jit(jax.random.split, static_argnums=1)  # one program for all tests
+    keys = jax.random.split(key, num_draws)
+    return _pool(statistic, redraw, batch_size, keys, data, predictions, targets)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -99,7 +97,7 @@ def means_of_redraws(
     weights: jax.Array | None,
     *,
     num_draws: int,
-    batch_size: int | None,
+    batch_size: int | None = None,
 ) -> tuple[Means, jax.Array | int]:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
@@ -121,12 +119,8 @@ def means_of_redraws(
             stacklevel=5,
         )
     size = batch_size or default_batch_size(plan.num_bytes)
-    data = plan, predictions, weights
-    return over_pool(_split(key, num_draws), _redrawn, _means, data, targets, size, _with_views), n
-
-
-def _with_views(data: tuple[Plan, Distribution, Any]) -> tuple[Plan, Distribution, Any]:
-    return data[0].with_views(), *data[1:]
+    keys, data = jax.random.split(key, num_draws), (plan, predictions, weights)
+    return over_pool(keys, _redrawn, _means, data, targets, size), n
 
 
 def _redrawn(data: tuple[Plan, Distribution, Any], key: jax.Array) -> PyTree:
@@ -138,7 +132,7 @@ def _means(data: tuple[Plan, Distribution, Any], targets: PyTree) -> Means:
     return as_means(number_of(predictions, weights), *plan.sums(predictions, targets, weights))
 
 
-@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size", "once"))
+@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size"))
 def over_pool(
     keys: jax.Array,
     redraw: Callable[[Any, jax.Array], T],
@@ -146,7 +140,6 @@ def over_pool(
     data: PyTree,
     targets: T,
     batch_size: int,
-    once: Callable[[Any], Any] = lambda data: data,
 ) -> Result:
     """Values of a function of targets, the observed ones first, then the redrawn ones.
 
@@ -157,7 +150,6 @@ def over_pool(
         data: what both need; a pytree of arrays.
         targets: the observed ones, [n, ...].
         batch_size: largest b.
-        once: data → first argument of `evaluate`, computed once.
 
     Returns:
         The pytree of values, [B + 1, ...] each.
@@ -165,7 +157,7 @@ def over_pool(
 
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
-        one, shared = functools.partial(redraw, data), once(data)
+        one = functools.partial(redraw, data)
 
         def batch(items: tuple[jax.Array, jax.Array]) -> Result:
             keys, is_observed = items
@@ -175,7 +167,7 @@ def over_pool(
             def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
                 return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
 
-            return evaluate(shared, jax.tree.map(chosen, targets, drawn))
+            return evaluate(data, jax.tree.map(chosen, targets, drawn))
 
         return map_batches(items, batch, batch_size)
 

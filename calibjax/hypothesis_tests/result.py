@@ -259,14 +259,16 @@ def standard_law(like: jax.Array, freedom: ArrayLike | None = None) -> Normal | 
 
 
 def pvalue_of(
-    statistic: jax.Array, alternative: str = "greater", freedom: ArrayLike | None = None
+    statistic: jax.Array, freedom: ArrayLike | None = None, *, two_sided: bool = False
 ) -> jax.Array:
     """p-value of a statistic with a standard normal or Student's distribution."""
-    if alternative != "greater":
-        statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
-    value = standard_law(statistic, freedom).cdf(-statistic)
-    value = 2 * value if alternative == "two-sided" else value
-    return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
+    value = standard_law(statistic, freedom).cdf(-(abs(statistic) if two_sided else statistic))
+    return positive(2 * value if two_sided else value)
+
+
+def positive(pvalue: jax.Array) -> jax.Array:
+    """p-value that does not underflow to zero."""
+    return jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)
 
 
 @record
@@ -275,7 +277,7 @@ class ConfidenceInterval:
 
     Attributes:
         low: lower limit; it may be negative, like the estimate.
-        high: upper limit; infinity if only a lower limit was requested.
+        high: upper limit.
         estimate: estimate of the SKCE, unbiased unless another estimator was requested.
         standard_error: standard error of the estimate; None for a distribution-free interval.
         effective_size: number of samples or clusters behind the standard error, (Σ_i w_i)² / Σ_i
@@ -297,25 +299,11 @@ class ConfidenceInterval:
         return f"{type(self).__name__}({_shown(self.estimate)}{error}, {limits})"
 
 
-def interval_of(
-    low: jax.Array, high: jax.Array, estimate: jax.Array, error: Any, alternative: str
-) -> ConfidenceInterval:
-    """Interval from its limits; a one-sided interval has only one."""
-    low = jnp.full_like(estimate, -jnp.inf) if alternative == "less" else low
-    high = jnp.full_like(estimate, jnp.inf) if alternative == "greater" else high
-    return ConfidenceInterval(low, high, estimate, error)
-
-
-@functools.partial(jax.jit, static_argnames="alternative")
+@jax.jit
 def asymptotic_interval(
-    estimate: jax.Array,
-    error: jax.Array,
-    level: ArrayLike,
-    freedom: ArrayLike | None = None,
-    *,
-    alternative: str = "two-sided",
+    estimate: jax.Array, error: jax.Array, level: ArrayLike, freedom: ArrayLike | None = None
 ) -> ConfidenceInterval:
     """Interval for an estimate with a normal or Student's distribution."""
-    tail = jnp.asarray((1 - level) / (2 if alternative == "two-sided" else 1), estimate.dtype)
+    tail = jnp.asarray((1 - level) / 2, estimate.dtype)
     reach = -standard_law(tail, freedom).icdf(tail) * error
-    return interval_of(estimate - reach, estimate + reach, estimate, error, alternative)
+    return ConfidenceInterval(estimate - reach, estimate + reach, estimate, error)

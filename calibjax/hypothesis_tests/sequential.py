@@ -5,7 +5,7 @@ Recalibrations and kernels that are fitted to past forecasts bet against the nex
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -24,11 +24,14 @@ from calibjax.distributions import Bernoulli, Ensemble, Mixture, MvNormal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
 from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.estimators.pit import _jump
+from calibjax.hypothesis_tests.result import positive
+from calibjax.hypothesis_tests.statistics import has_jumps
 from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
 from calibjax.kernels.base import Conditional, prediction_kernel, without_draws
 from calibjax.kernels.defaults import distance_of_predictions
 from calibjax.kernels.expectations import check_expectations
-from calibjax.kernels.residuals import VECTORS, NormalScore, is_of_counts, normal_score
+from calibjax.kernels.residuals import VECTORS, NormalScore, normal_score
 from calibjax.recalibration import (
     AffineScaling,
     KernelRecalibration,
@@ -86,9 +89,7 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
         outcome = one_hot(targets, probs.shape[1], probs.dtype)
         return Forecast(predictions, targets, logits, probs, outcome)
     score, outcome = jax.vmap(_located)(plain, targets)
-    if isinstance(
-        bare(predictions), Ensemble
-    ):  # kernels must not depend on which value is the target
+    if isinstance(plain, Ensemble):  # kernels must not depend on which value is the target
         values = jnp.concatenate([plain.values, targets[:, None]], 1)
         predictions = like(predictions, Ensemble(values))
     return Forecast(predictions, targets, score, jnp.full_like(outcome, 1 / NUM_CELLS), outcome)
@@ -97,16 +98,12 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
 def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
     """Score of a target, and its share in each cell."""
     dtype = floating_dtype(p)
-    if isinstance(p, Ensemble):
-        # Under calibration the rank of the target among the m + 1 values is uniform.
-        below, upto = jnp.sum(p.values < y), jnp.sum(p.values <= y)
-        levels = jnp.stack([below, upto + 1]).astype(dtype) / (p.values.size + 1)
-    elif is_of_counts(p):
-        levels = p.cdf(y - jnp.arange(2)[::-1]).astype(dtype)
-    else:
+    if not has_jumps(p):
         score = normal_score(p, y)
         outcome = jnp.zeros(0, score.dtype) if isinstance(p, VECTORS) else _cell(score)
         return Score(score, jnp.square(score)), outcome
+    # Under calibration the rank of the target among the m + 1 values of an ensemble is uniform.
+    levels = jnp.stack(_jump(p, y)).astype(dtype)
     mass = levels[1] - levels[0]
     is_wide = mass > 0  # and not lost by rounding
     unit = jnp.where(is_wide, mass, 1)
@@ -343,12 +340,6 @@ class LogitBet(Bet):
         return gains[new.target][None] + 0 * new.outcome[:1]  # NaN for a missing label
 
 
-def _of_floats(change: Callable[[jax.Array], jax.Array], params: PyTree) -> PyTree:
-    """Params with changed floating-point numbers."""
-    is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
-    return jax.tree.map(lambda x: change(x) if is_float(x) else x, params)
-
-
 def _are_finite(params: PyTree) -> jax.Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
 
@@ -365,14 +356,13 @@ class RefittedBet(Bet):
     method: Any
 
     def _fit(self, forecasts: Forecast, weights: jax.Array) -> PyTree:
-        params = self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
-        return _of_floats(lambda x: x.astype(weights.dtype), params)
+        return self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
 
     def start(self, past: Past, new: Forecast) -> Learned:
         """No params yet."""
         params = jax.eval_shape(self._fit, *past)
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
-        return _of_floats(lambda x: x + jnp.nan, zeros), jnp.zeros((), jnp.int32)
+        nan = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan).astype(x.dtype), params)
+        return nan, jnp.zeros((), jnp.int32)
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Params of the past, fitted again when due."""
@@ -428,14 +418,6 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
         matrices = jnp.stack([_matrix(kernel, plain) for kernel in inner])
         bets["kernels"] = KernelBet(near, _distance(predictions), matrices)
     return bets
-
-
-def bets_by_name(bets: Any, predictions: Distribution) -> dict[str, Bet]:
-    """User-supplied or default bets by name; refuses unsupported ones."""
-    if bets is None:
-        return _default_bets(predictions)
-    bets = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
-    return {str(name): _as_bet(f"bets['{name}']", bet, predictions) for name, bet in bets.items()}
 
 
 def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
@@ -661,17 +643,20 @@ def _forget(name: str, value: Any, seen: Seen) -> Any:
 def betting_against(
     bets: Any, predictions: Any, horizon: int, window: int, forget: Any, significance_level: Any
 ) -> Betting:
-    """Bets against predictions of this family."""
+    """User-supplied or default bets against predictions; refuses unsupported ones."""
     dtype = floating_dtype(predictions)
     threshold = jnp.asarray(-jnp.log(significance_level), dtype)
-    by_name = bets_by_name(bets, predictions)
+    if bets is None:
+        by_name = _default_bets(predictions)
+    else:
+        named = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
+        by_name = {str(x): _as_bet(f"bets['{x}']", bet, predictions) for x, bet in named.items()}
     return Betting(by_name, jnp.asarray(forget, dtype), threshold, horizon, window)
 
 
 def result_of(betting: Betting, state: Wealth, logs: dict[str, jax.Array]) -> EProcessResult:
     """Result of a state with the log wealth of each bet."""
-    pvalue = jnp.exp(-jnp.maximum(state.largest, 0))
-    pvalue = jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)  # never zero
+    pvalue = positive(jnp.exp(-jnp.maximum(state.largest, 0)))
     crossing = checks.missing_unless(~jnp.isnan(pvalue), state.crossing)
     learned = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
     params = {name: x for name, x in learned.items() if x is not None}  # global recalibrations

@@ -83,11 +83,6 @@ class LowRank(Operator):
         on = matmul(jnp.square(values), self.diagonal)
         return jnp.sum(jnp.square(matmul(values, self.factor)), 1) - on, on
 
-    def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
-        """`forms` of values w_i f_c(x_i), from the features of a block of samples at a time."""
-        sums, on = self.sums_of(features, args, xs, weights)
-        return jnp.sum(jnp.square(sums), 0) - on, on
-
     def sums_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
         """Σ_i w_i F_is f_c(x_i), [s, c], and Σ_i w_i² K_ii f_c(x_i)², [c]."""
         factor = self.factor if weights is None else self.factor * weights[:, None]

@@ -15,7 +15,6 @@ from calibjax.hypothesis_tests.sequential import (
     NUM_CELLS,
     EProcessResult,
     Past,
-    bets_by_name,
     betting_against,
     forecasts_of,
 )
@@ -185,10 +184,11 @@ def test_bets_are_fair(name):
     predictions, targets, support = FAMILIES[name]
     predictions = jax.tree.map(jnp.asarray, predictions)
     forecasts = forecasts_of(predictions, targets)
-    bets = bets_by_name(None, predictions)
-    if name == "Normal":  # and whatever has fit and apply
-        bets |= bets_by_name({"refitted": recalibration.TemperatureScaling()}, predictions)
     betting = betting_against(None, forecasts.prediction, 1, N, 1.0, 0.05)
+    bets = betting.bets
+    if name == "Normal":  # and whatever has fit and apply
+        own = {"refitted": recalibration.TemperatureScaling()}
+        bets = bets | betting_against(own, forecasts.prediction, 1, N, 1.0, 0.05).bets
     betting = dataclasses.replace(betting, bets=bets)
     state, _ = betting.after(betting.start(forecasts), forecasts)
     past = Past(state.forecasts, jnp.ones(N).at[0].set(0.5))
