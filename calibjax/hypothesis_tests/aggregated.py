@@ -50,14 +50,7 @@ from calibjax.kernels.expectations import (
     prepare_features,
     register_expectations,
 )
-from calibjax.kernels.residuals import (
-    Regressor,
-    Residual,
-    Shape,
-    scores,
-    standard_normal,
-    total,
-)
+from calibjax.kernels.residuals import Regressor, Residual, Shape, scores, standard_normal, total
 from calibjax.operators.kernel_matrix import Tiled
 from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
@@ -290,7 +283,7 @@ def aggregated_skce_test(
     pool, components = skce_components(*parts, num_targets=number, **options)
     data = predictions, (predictions, targets), weights
     components = with_directions(components, members, *data)
-    return skce_result(pool, components, parts[0][0], draws="targets resampled under the null")
+    return skce_result(pool, components, parts[0][0])
 
 
 PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # returned by `Hypothesis.parts`
@@ -332,8 +325,8 @@ register_expectations(
     inner=_unknown,
     centered=_centered,
     features=Features(
-        lambda kernel, prepared, _, repaired: features(kernel.kernel, prepared, *repaired),
-        lambda kernel, _, repaired: prepare_features(kernel.kernel, *repaired),
+        lambda kernel, ready, _, q: features(kernel.kernel, ready, *q),
+        lambda kernel, _, q: prepare_features(kernel.kernel, *q),
     ),
 )
 

@@ -20,6 +20,7 @@ from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaincc
 from jax.scipy.stats import chi2, norm
+from jax.tree_util import Partial
 from jax.typing import DTypeLike
 
 from calibjax import operators
@@ -30,7 +31,7 @@ from calibjax._core.gate import Seen, checked, inner
 from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution, check_draws, draw
 from calibjax.estimators.kernel import location_pair, sample_matrix
-from calibjax.hypothesis_tests.redraws import Bound, checked_statistic, rank_among_redraws
+from calibjax.hypothesis_tests.redraws import observed_and_redrawn, values_of
 from calibjax.hypothesis_tests.result import (
     CalibrationTestResult,
     positive,
@@ -679,15 +680,16 @@ def consistency_test(
     check_draws(predictions, targets)
     samples, n = (predictions, targets), checks.leading_size("targets", targets)
     options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": bytes_of_tile(n)}
-    options |= {"redraw": _resampled, "draws": "resampled predictions and targets"}
-    value = Bound(_of_samples, (checked_statistic(statistic),))
-    return rank_among_redraws(key, value, None, samples, samples, **options)
+    data = _of_samples, (Partial(statistic), None), samples, samples
+    observed, redrawn = observed_and_redrawn(key, *data, redraw=_resampled, **options)
+    draws = "resampled predictions and targets"
+    return simulated_result(observed, redrawn, observed, draws=draws)
 
 
-def _of_samples(value: Callable[..., Any], data: None, given: Any, samples: Any) -> Any:
+def _of_samples(data: tuple[Any, None], given: Any, samples: Any) -> Any:
     """Statistic of resampled data."""
-    del data, given
-    return value(None, *samples)
+    del given
+    return values_of(data, *samples)
 
 
 def _resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from calibjax._core import checks
 from calibjax._core.gate import checked, passed
@@ -22,9 +23,9 @@ from calibjax.estimators.kernel import ready
 from calibjax.hypothesis_tests import statistics
 from calibjax.hypothesis_tests.components import Statistic, skce_components
 from calibjax.hypothesis_tests.redraws import (
-    checked_statistic,
     means_of_redraws,
     rank_among_redraws,
+    values_of,
     warn_of_members,
 )
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
@@ -115,14 +116,14 @@ def exact_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    value = checked_statistic(statistic)
     function = statistic.func if isinstance(statistic, functools.partial) else statistic
     if function is statistics.pit_ks and statistics.has_jumps(predictions):
         pit_key, key = jax.random.split(key)
         predictions, targets = statistics.uniform_ranks(pit_key, predictions, targets)
     options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": adjust}
     options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
-    result = rank_among_redraws(key, value, weights, predictions, targets, **options)
+    data = (Partial(statistic), weights), predictions, targets
+    result = rank_among_redraws(key, values_of, *data, **options)
     if weights is not None:
         return result
     data = statistic, result.statistic, predictions, targets
@@ -238,8 +239,7 @@ def result_of_pool(
     """Result of an exact test from SKCE_u and D of the observed targets first, [B + 1] or more."""
     options = {"num_targets": num_targets, "ranked": statistic}
     pool, components = skce_components(unbiased, diagonal, **options)
-    estimate = components.unbiased.statistic
-    return skce_result(pool, components, estimate, draws="targets resampled under the null")
+    return skce_result(pool, components, components.unbiased.statistic)
 
 
 @checked
@@ -343,7 +343,7 @@ def checked_family(
         if id(reduction) not in views:
             # A function becomes a pytree, so that it goes through compiled functions.
             is_function = jax.tree_util.all_leaves([reduction])
-            registered = jax.tree_util.Partial(reduction) if is_function else reduction
+            registered = Partial(reduction) if is_function else reduction
             samples = _seen(f"{name}[0]", reduction, predictions, targets)
             views[id(reduction)] = registered, samples
         reduction, samples = views[id(reduction)]

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
@@ -20,7 +21,6 @@ from calibjax.estimators.kernel import mean_difference
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
 from calibjax.estimators.pit import randomised_intervals
 from calibjax.hypothesis_tests.redraws import (
-    Bound,
     observed_and_redrawn,
     rank_among_redraws,
     warn_of_members,
@@ -125,7 +125,7 @@ def group_calibration_test(
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
     num_bytes = 32 * sum(map(jnp.size, jax.tree.leaves((predictions, targets))))
-    data = Bound(_group_errors, (residual or mean_residual,)), shares, predictions, targets
+    data = _group_errors, (Partial(residual or mean_residual), shares), predictions, targets
     pool = observed_and_redrawn(key, *data, num_draws=num_draws, num_bytes=num_bytes)
     if residual is not None:
         _refuse_off_zero(pool[1])
@@ -142,8 +142,8 @@ def _shares(groups: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ja
 
 def _of_signed(observed: jax.Array, redrawn: jax.Array, entries: str) -> CalibrationTestResult:
     """Result with the absolute values of signed statistics."""
-    options = {"draws": "targets resampled under the null", "entries": entries}
-    return simulated_result(jnp.abs(observed), jnp.abs(redrawn), observed, adjust=True, **options)
+    sizes = jnp.abs(observed), jnp.abs(redrawn)
+    return simulated_result(*sizes, observed, adjust=True, entries=entries)
 
 
 @jax.jit
@@ -157,10 +157,9 @@ def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
     return targets - jax.vmap(lambda p: p.mean())(predictions)
 
 
-def _group_errors(
-    residual: Callable[..., Any], shares: jax.Array, predictions: Distribution, targets: Any
-) -> jax.Array:
+def _group_errors(data: tuple[Any, jax.Array], predictions: Any, targets: Any) -> jax.Array:
     """Signed mean residual of each group, [G] or [G, k]."""
+    residual, shares = data
     errors = jnp.asarray(checks.real("residual", residual(predictions, targets)))
     n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:

@@ -4,7 +4,6 @@ One program evaluates a function of the observed targets and of B redrawn ones, 
 the hypothesis these B + 1 values are exchangeable, so the rank of the observed value is uniform.
 """
 
-import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,15 +27,10 @@ Means = tuple[jax.Array, jax.Array]  # of h off and on the diagonal
 _MANY = 1e11  # evaluations of kernels, which take minutes on any device
 
 
-def rank_among_redraws(
-    *data: Any,
-    adjust: bool = False,
-    draws: str = "targets resampled under the null",
-    **options: Any,
-) -> CalibrationTestResult:
+def rank_among_redraws(*data: Any, adjust: bool = False, **options: Any) -> CalibrationTestResult:
     """Test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
     observed, null_samples = observed_and_redrawn(*data, **options)
-    return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
+    return simulated_result(observed, null_samples, observed, adjust=adjust)
 
 
 def observed_and_redrawn(
@@ -205,28 +199,19 @@ def warn_of_members(predictions: Distribution) -> None:
         warnings.warn(f"{words} for every number of members", UserWarning, stacklevel=4)
 
 
-@dataclasses.dataclass(frozen=True)
-class Bound:
-    """Partial function that compares by its function and arguments."""
+def values_of(data: tuple[Callable[..., Any], Any], *samples: Any) -> PyTree:
+    """Floating-point values of a user's statistic of predictions and targets.
 
-    function: Callable[..., Any]
-    first: tuple[Any, ...]
+    Args:
+        data: `Partial(statistic)`, and weights or None.
+        samples: predictions and targets.
+    """
 
-    def __call__(self, *others: Any) -> Any:
-        """The value."""
-        return self.function(*self.first, *others)
-
-
-def checked_statistic(statistic: Callable[..., Any]) -> Callable[..., Any]:
-    """The statistic as (weights or None, predictions, targets) → floating-point values."""
-    return Bound(_values, (statistic,))
-
-
-def _values(statistic: Callable[..., Any], weights: Any, *samples: Any) -> PyTree:
     def number(leaf: Numbers) -> jax.Array:
         leaf = jnp.asarray(checks.real("statistic", leaf))
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are integers
 
+    statistic, weights = data
     options = {} if weights is None else {"weights": weights}
     values = jax.tree.map(number, statistic(*samples, **options))
     if not any(map(jnp.size, jax.tree.leaves(values))):

@@ -175,12 +175,13 @@ def simulated_result(
     estimate: Any,
     *,
     adjust: bool = False,
+    draws: str = "targets resampled under the null",
+    entries: str | None = None,
     missing: str = _MISSING,
-    **attributes: Any,
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, an array, or a pytree of statistics.
 
-    Warns of redraws whose statistic is NaN; `missing` ends the warning. Further keywords are
+    Warns of redraws whose statistic is NaN; `missing` ends the warning. `draws` and `entries` are
     attributes of the result.
 
     Raises:
@@ -193,14 +194,11 @@ def simulated_result(
     if num_missing:
         few = f"statistic: {num_missing} of the statistics under the null are nan"
         warnings.warn(f"{few} and count against rejection; {missing}", UserWarning, stacklevel=5)
-    pvalue, adjusted = _pvalues(statistic, null_samples, adjust)
-    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, **attributes)
-
-
-def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(pools.simulated_pvalue, statistic, null_samples)
     adjusted = pools.adjusted_pvalues(statistic, null_samples) if adjust else None
-    return pools.as_arrays((pvalue, adjusted))
+    pvalue, adjusted = pools.as_arrays((pvalue, adjusted))
+    numbers = statistic, pvalue, estimate, null_samples, adjusted
+    return CalibrationTestResult(*numbers, draws=draws, entries=entries)
 
 
 def skce_result(
