@@ -22,6 +22,7 @@ from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli, Ensemble
 from calibjax.distributions.base import Distribution, check_draws, draw
 from calibjax.distributions.composed import bare, like
+from calibjax.hypothesis_tests import redraws
 from calibjax.hypothesis_tests.components import (
     OF_CLASSES,
     OF_NUMBERS,
@@ -30,13 +31,6 @@ from calibjax.hypothesis_tests.components import (
 )
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
-from calibjax.hypothesis_tests.redraws import (
-    as_means,
-    means_of_redraws,
-    number_of,
-    number_with_pairs,
-    over_pool,
-)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels import Constant, Fisher, Kernel, NormalScore, TensorProduct, White
 from calibjax.kernels.base import Conditional, Scaled, Sum, prediction_kernel
@@ -278,7 +272,7 @@ def aggregated_skce_test(
     kernels = default_kernels(predictions) if kernels is None else kernels
     members, structure = checked_family(kernels, predictions, targets)
     data = members, predictions, targets, weights
-    parts, number = means_of_redraws(key, *data, num_draws=num_draws)
+    parts, number = redraws.means_of_redraws(key, *data, num_draws=num_draws)
     options = {"ranked": "omnibus", "family": structure, "squares": are_squares(members)}
     pool, components = skce_components(*parts, num_targets=number, **options)
     data = predictions, (predictions, targets), weights
@@ -403,8 +397,8 @@ class Hypothesis:
         The third part is the expectation of the second under the recalibrated predictions.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
-        n = number_of(self.predictions, self.weights)
-        means = as_means(n, *self.plan.sums(self.predictions, judged, self.weights))
+        n = redraws.number_of(self.predictions, self.weights)
+        means = redraws.as_means(n, *self.plan.sums(self.predictions, judged, self.weights))
         return *means, _expected_diagonal(self.plan, self.predictions, repaired, self.weights) / n
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
@@ -415,7 +409,7 @@ class Hypothesis:
             if 2 * is_missing.sum() > len(fits):
                 got = f"none of {name} for {is_missing.sum()} of {len(fits)}; take more samples"
                 raise ValueError(f"recalibration: expected fits to resampled targets, got {got}")
-        n = number_with_pairs(self.predictions, weights)
+        n = redraws.number_with_pairs(self.predictions, weights)
         *means, dispersion = _comparable(parts, n)
         options = {"ranked": "omnibus", "family": self.structure, "squares": self.squares}
         options |= {"dispersion": dispersion, "num_targets": n}
@@ -679,7 +673,7 @@ def composite_calibration_test(
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
     keys, size = jax.random.split(key, num_draws), default_batch_size(tested.plan.num_bytes)
-    parts = over_pool(keys, _redrawn, _refitted, tested, drawn, size)
+    parts = redraws.over_pool(keys, _redrawn, _refitted, tested, drawn, size)
     result = tested.result(parts)
     components: Any = result.components
     data = predictions, tested.judged(repaired, drawn), weights

@@ -20,14 +20,8 @@ from calibjax._core.gate import checked, passed
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
-from calibjax.hypothesis_tests import statistics
+from calibjax.hypothesis_tests import redraws, statistics
 from calibjax.hypothesis_tests.components import Statistic, skce_components
-from calibjax.hypothesis_tests.redraws import (
-    means_of_redraws,
-    rank_among_redraws,
-    values_of,
-    warn_of_members,
-)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.plan import bytes_of_tile
@@ -123,7 +117,7 @@ def exact_test(
     options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": adjust}
     options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
     data = (Partial(statistic), weights), predictions, targets
-    result = rank_among_redraws(key, values_of, *data, **options)
+    result = redraws.rank_among_redraws(key, redraws.values_of, *data, **options)
     if weights is not None:
         return result
     data = statistic, result.statistic, predictions, targets
@@ -219,7 +213,7 @@ def exact_skce_test(
       unbiased    errors shared by similar predictions  unadjusted p = 0.001   z = +4.5
       dispersion  targets scatter less: underconfident  unadjusted p = 0.001   z = -6.1 <- largest
     """
-    warn_of_members(predictions)
+    redraws.warn_of_members(predictions)
     options = {"num_draws": num_draws, "batch_size": batch_size}
     data = kernel or default_kernel(predictions), predictions, targets, weights
     return ranked_skce(key, *data, statistic=statistic, **options)
@@ -229,7 +223,7 @@ def ranked_skce(
     key: jax.Array, kernel: Kernel, *data: Any, statistic: str, **options: Any
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel, and predictions, targets and weights."""
-    parts, number = means_of_redraws(key, [(None, kernel)], *data, **options)
+    parts, number = redraws.means_of_redraws(key, [(None, kernel)], *data, **options)
     return result_of_pool(*parts, num_targets=number, statistic=statistic)
 
 

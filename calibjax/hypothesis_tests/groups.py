@@ -20,11 +20,7 @@ from calibjax.distributions.composed import bare
 from calibjax.estimators.kernel import mean_difference
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
 from calibjax.estimators.pit import randomised_intervals
-from calibjax.hypothesis_tests.redraws import (
-    observed_and_redrawn,
-    rank_among_redraws,
-    warn_of_members,
-)
+from calibjax.hypothesis_tests import redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.kernels import Kernel, TensorProduct, White, default_kernel
 from calibjax.kernels.defaults import target_kernels
@@ -116,7 +112,7 @@ def group_calibration_test(
     >>> print(test.estimate[:, 1].round(4), test.adjusted_pvalue[:, 1])  # of class 1
     [0.  0.5] [1.    0.001]
     """
-    warn_of_members(predictions)
+    redraws.warn_of_members(predictions)
     totals, shares = _shares(groups, weights)
     if checks.is_concrete(totals):
         place = "members of groups"
@@ -126,7 +122,7 @@ def group_calibration_test(
         checks.method("predictions", predictions, "mean")
     num_bytes = 32 * sum(map(jnp.size, jax.tree.leaves((predictions, targets))))
     data = _group_errors, (Partial(residual or mean_residual), shares), predictions, targets
-    pool = observed_and_redrawn(key, *data, num_draws=num_draws, num_bytes=num_bytes)
+    pool = redraws.observed_and_redrawn(key, *data, num_draws=num_draws, num_bytes=num_bytes)
     if residual is not None:
         _refuse_off_zero(pool[1])
     return _of_signed(*pool, "groups")
@@ -254,7 +250,7 @@ def coverage_test(
     num_bytes = 16 * levels.size  # random bits and one-hot vectors
     options: Any = {"adjust": True, "num_draws": num_draws, "num_bytes": num_bytes}
     data = key, _coverage_statistic, (places, *common), chances, intervals
-    result = rank_among_redraws(*data, **options)
+    result = redraws.rank_among_redraws(*data, **options)
     return dataclasses.replace(result, estimate=differences(predictions, *common, targets))
 
 
@@ -359,7 +355,8 @@ def local_calibration_test(
     problem = problem._replace(confidences=(confidences, confidences))
     data = key, _statistic_local, problem, Bernoulli(confidences), problem.correct
     num_bytes = 64 * confidences.size  # residuals, weighted sums and errors
-    result = rank_among_redraws(*data, adjust=True, num_draws=num_draws, num_bytes=num_bytes)
+    options: Any = {"adjust": True, "num_draws": num_draws, "num_bytes": num_bytes}
+    result = redraws.rank_among_redraws(*data, **options)
     return dataclasses.replace(result, estimate=problem.errors()[0])
 
 
@@ -435,13 +432,13 @@ def witness_test(
     >>> print(test.adjusted_pvalue < 0.05, jnp.sign(test.estimate[1:]))
     [False  True  True] [-1.  1.]
     """
-    warn_of_members(predictions)
+    redraws.warn_of_members(predictions)
     locations = at_predictions, at_targets
-    data = kernel or _with_values(predictions), locations, weights
+    shared = kernel or _with_values(predictions), locations, weights
+    data = key, _signed, shared, predictions, targets
     num_bytes = bytes_of_tile(checks.leading_size("targets", targets))
-    options: Any = {"num_draws": num_draws, "num_bytes": num_bytes}
-    observed, redrawn = observed_and_redrawn(key, _signed, data, predictions, targets, **options)
-    return _of_signed(checks.nan_with(observed, locations, weights), redrawn, "locations")
+    pool = redraws.observed_and_redrawn(*data, num_draws=num_draws, num_bytes=num_bytes)
+    return _of_signed(checks.nan_with(pool[0], locations, weights), pool[1], "locations")
 
 
 def _with_values(predictions: Distribution) -> TensorProduct:

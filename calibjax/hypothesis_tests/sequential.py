@@ -289,7 +289,7 @@ class KernelBet(Near):
 
 @record
 class LogitBet(Bet):
-    """Bet on slopes and biases of log-probabilities, by online Newton steps.
+    """Bet on the slope or the biases of log-probabilities, by online Newton steps.
 
     Each forecast has a score s and an information I at the θ of its time. The sums A of I and b of
     s + I θ give θ = (A + κ)⁻¹ b. Up to later changes of θ, this maximises the likelihood of the
@@ -301,10 +301,7 @@ class LogitBet(Bet):
     def _map(self, theta: jax.Array) -> LogitMap:
         if isinstance(self.method, TemperatureScaling):
             return LogitMap(1 + theta[0], jnp.zeros(1, theta.dtype))
-        if self.method.structure == "bias":
-            return LogitMap(jnp.ones((), theta.dtype), theta)
-        slopes, biases = jnp.split(theta, 2)
-        return LogitMap(1 + slopes, biases)
+        return LogitMap(jnp.ones((), theta.dtype), theta)
 
     def _log_probs(self, theta: jax.Array, logits: jax.Array) -> jax.Array:
         return jax.nn.log_softmax(self._map(theta)(logits))
@@ -316,10 +313,9 @@ class LogitBet(Bet):
 
     def start(self, past: Past, new: Forecast) -> Learned:
         """Sums without terms."""
-        m, dtype = new.view.size, new.view.dtype
-        structure = getattr(self.method, "structure", None)
-        size = {None: 1, "bias": m}.get(structure, 2 * m)
-        return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
+        size = 1 if isinstance(self.method, TemperatureScaling) else new.view.size
+        zeros = jnp.zeros(size, new.view.dtype)
+        return jnp.zeros((size, size), zeros.dtype), zeros
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Sums with one more term."""
@@ -331,7 +327,7 @@ class LogitBet(Bet):
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
     def params(self, learned: Learned) -> LogitMap:
-        """Slopes and biases."""
+        """Slope and biases."""
         return self._map(self._theta(learned))
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
@@ -427,8 +423,8 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
         return AffineBet()
     if isinstance(bet, KernelRecalibration) and not is_of_classes:
         return _local(bet, predictions)
-    is_full = getattr(bet, "structure", "") == "full"
-    if isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes and not is_full:
+    is_light = getattr(bet, "structure", "bias") == "bias"
+    if isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes and is_light:
         return LogitBet(bet)
     if isinstance(bet, TensorProduct):
         kernel: TensorProduct = checks.kernel_values(bet, place)
@@ -704,9 +700,8 @@ def e_process(
     - `recalibration.AffineScaling` for numbers and vectors: shift and scale of the normal scores,
       with a prior of 20 calibrated forecasts, by running sums;
     - `recalibration.KernelRecalibration` for numbers and vectors, fitted for each prediction;
-    - `TemperatureScaling` for classes, and `MatrixScaling` with structure "bias" or "diagonal":
-      slopes and biases of log-probabilities with a normal prior of precision 20, by online Newton
-      steps;
+    - `TemperatureScaling` and `MatrixScaling(structure="bias")` for classes: slope or biases of
+      log-probabilities with a normal prior of precision 20, by online Newton steps;
     - `kernels.TensorProduct(k_P, k_Y)` with a kernel on labels, or `kernels.NormalScore` for
       numbers. Let c be a class, or one of 32 cells of equal probability, and o(c) = 1 for the class
       or the cell of y_t. Then e_t = Σ_c o(c) r_c with

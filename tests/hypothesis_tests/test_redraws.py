@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, kernels
-from calibjax.hypothesis_tests import aggregated, ensembles, exact_skce_test, redraws
+from calibjax.hypothesis_tests import ensembles, exact_skce_test, redraws
 from calibjax.streaming import skce
 from tests.registry import streaming, tests_of_calibration
 
@@ -56,7 +56,7 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
         seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (redraws, ensembles, aggregated, skce):
+    for module in (redraws, ensembles, skce):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:

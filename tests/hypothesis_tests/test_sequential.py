@@ -132,12 +132,11 @@ def test_biases_come_close_to_the_most_likely_ones():
     truth /= truth.sum(1, keepdims=True)
     labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
     predictions = distributions.Categorical(probs)
-    for structure in ("bias", "diagonal"):
-        method = recalibration.MatrixScaling(structure=structure)
-        found = e_process(predictions, labels, bets={"m": method}).params["m"]
-        fitted = recalibration.MatrixScaling(None, structure=structure).fit(predictions, labels)
-        assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
-        assert_allclose(found.slopes, fitted.slopes, atol=0.1)
+    method = recalibration.MatrixScaling(structure="bias")
+    found = e_process(predictions, labels, bets={"m": method}).params["m"]
+    fitted = recalibration.MatrixScaling(None, structure="bias").fit(predictions, labels)
+    assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
+    assert found.slopes == 1
 
 
 @pytest.mark.parametrize("horizon", [2, 3])
