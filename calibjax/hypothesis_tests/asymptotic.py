@@ -156,7 +156,7 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.
     sd = jnp.sqrt(2 * copies * law.squares)
     weights, rest, x = law.weights / sd, copies * law.rest / jnp.square(sd), x / sd
 
-    def exponents(s: jax.Array) -> jax.Array:
+    def exponents(s: jax.Array) -> jax.Array:  # K(s) − s x
         scaled = 2 * weights * s[:, None]
         cumulants = copies * jnp.sum(-jnp.log1p(-scaled) - scaled, -1) / 2
         return cumulants + rest * jnp.square(s) / 2 - s * x
