@@ -22,6 +22,7 @@ from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli, Ensemble
 from calibjax.distributions.base import Distribution, check_draws, draw
 from calibjax.distributions.composed import bare, like
+from calibjax.hypothesis_tests import redraws
 from calibjax.hypothesis_tests.components import (
     OF_CLASSES,
     OF_NUMBERS,
@@ -30,13 +31,6 @@ from calibjax.hypothesis_tests.components import (
 )
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
-from calibjax.hypothesis_tests.redraws import (
-    as_means,
-    means_of_redraws,
-    number_of,
-    number_with_pairs,
-    over_pool,
-)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels import Constant, Fisher, Kernel, NormalScore, TensorProduct, White
 from calibjax.kernels.base import Conditional, Scaled, Sum, prediction_kernel
@@ -50,14 +44,7 @@ from calibjax.kernels.expectations import (
     prepare_features,
     register_expectations,
 )
-from calibjax.kernels.residuals import (
-    Regressor,
-    Residual,
-    Shape,
-    scores,
-    standard_normal,
-    total,
-)
+from calibjax.kernels.residuals import Regressor, Residual, Shape, scores, standard_normal, total
 from calibjax.operators.kernel_matrix import Tiled
 from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
@@ -89,43 +76,35 @@ def with_directions(
     of_dispersion = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
     words = tuple(_words(*member, is_binary) + of_dispersion for member in members)
-    views: list[tuple[Any, Any, Any, float] | None] = []
-    for (reduction, kernel), (name, *_) in zip(members, words, strict=True):
-        regressor = getattr(kernel, "prediction", None)
-        regressor = regressor if isinstance(regressor, Regressor) else None
-        least = 0.0 if name and _is_of_rank_one(kernel) else _SURE
-        views.append((reduction, regressor, kernel.target, least) if name else None)
+    named = [member if name else None for member, (name, *_) in zip(members, words, strict=True)]
     # One program for few; for many, one for all that differ only in their arrays.
-    blocks = [views] if sum(x is not None for x in views) <= _FEW else [[x] for x in views]
+    blocks = [named] if sum(x is not None for x in named) <= _FEW else [[x] for x in named]
     scores = jnp.concatenate([_direction_scores(x, predictions, *data) for x in blocks])
     return dataclasses.replace(components, direction_scores=scores, directions=words)
 
 
-def _words(reduction: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
+def _words(reduction: Any, kernel: Kernel, is_binary: bool) -> tuple[str, ...]:
     """Descriptions of positive and negative direction scores."""
     if not isinstance(kernel, TensorProduct):
         return "", ""
-    inner: Any = kernel.target
-    inner = inner.kernel if isinstance(inner, NormalScore) else inner
+    inner: Any = kernel.target.kernel if isinstance(kernel.target, NormalScore) else kernel.target
     name = inner.of if isinstance(inner, Shape) else ""
     if isinstance(inner, Fisher):
         is_tempered = isinstance(inner.recalibration, TemperatureScaling)
         is_affine = isinstance(inner.recalibration, AffineScaling)
         name = inner.only if is_affine else "temperature" * is_tempered
+    if name == "temperature":
+        return tuple(f"{end}: {name}" for end in OF_CLASSES)
     if name in _SCORES:
-        more, less = _SCORES[name]
-        ends = [more, less]
+        ends = _SCORES[name]
         if isinstance(kernel.prediction, Regressor):
             high, low = _PLACES[kernel.prediction.of]
-            both = (more, less), (less, more)
-            ends = [f"{x} where they are {high}, {y} where they are {low}" for x, y in both]
-        return f"predictions {ends[0]}: {name}", f"predictions {ends[1]}: {name}"
-    if name == "temperature":
-        return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
+            both = ends, ends[::-1]
+            ends = (f"{x} where they are {high}, {y} where they are {low}" for x, y in both)
+        return tuple(f"predictions {end}: {name}" for end in ends)
     if isinstance(kernel.target, White) and isinstance(reduction, OneVersusRest):
-        label = (
-            f"class {int(reduction.label)}" if checks.is_concrete(reduction.label) else "this class"
-        )
+        is_known = checks.is_concrete(reduction.label)
+        label = f"class {int(reduction.label)}" if is_known else "this class"
         return f"{label} too improbable", f"{label} too probable"
     if isinstance(kernel.target, White) and reduction is None and is_binary:
         return "probabilities too small", "probabilities too large"
@@ -164,35 +143,32 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @jit_quick
 def _direction_scores(
-    views: Sequence[tuple[Any, Any, Any, float] | None], predictions: Any, judged: Any, weights: Any
+    members: Sequence[tuple[Any, Any] | None], predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:
     """Scores of kernels, zero without a direction, [K]."""
     zero, data = jnp.zeros((), floating_dtype(predictions)), (predictions, judged, weights)
-    scores = (zero if view is None else _direction_score(*view, *data) for view in views)
+    scores = (zero if member is None else _direction_score(*member, *data) for member in members)
     return jnp.stack([score.astype(zero.dtype) for score in scores])
 
 
 def _direction_score(
-    reduction: Any,
-    regressor: Any,
-    target: Any,
-    least: Any,
-    predictions: Any,
-    judged: Any,
-    weights: Any,
+    reduction: Any, kernel: Any, predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:
-    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with w_i x_i r_i for weights; zero below the least."""
+    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with w_i x_i r_i for weights.
+
+    Zero if it is small and its terms may cancel.
+    """
     viewed = judged if reduction is None else reduction(*judged)
-    numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
-    if regressor is not None:
+    numbers = jax.vmap(lambda p, y: _number(kernel.target, p, y))(*viewed)
+    if isinstance(kernel.prediction, Regressor):
         of = predictions if reduction is None else reduction(predictions, judged[1])[0]
-        numbers *= jax.vmap(lambda p: regressor.number(bare(p)))(of)
+        numbers *= jax.vmap(lambda p: kernel.prediction.number(bare(p)))(of)
     numbers = numbers if weights is None else jnp.where(weights > 0, weights * numbers, 0)
     size = jnp.max(jnp.abs(numbers))
     numbers = numbers / jnp.where(size > 0, size, 1)  # so that squares do not underflow
     error = jnp.sqrt(jnp.sum(jnp.square(numbers)))
     score = jnp.sum(numbers) / jnp.where(error > 0, error, 1)
-    return jnp.where(jnp.abs(score) < least, 0, score)
+    return score if _is_of_rank_one(kernel) else jnp.where(jnp.abs(score) < _SURE, 0, score)
 
 
 def _number(target: Any, p: Any, y: Any) -> jax.Array:
@@ -215,7 +191,6 @@ def aggregated_skce_test(
     weights: Numbers | None = None,
     kernels: PyTree | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibration with a family of kernels, for errors of any scale.
 
@@ -257,8 +232,6 @@ def aggregated_skce_test(
             a reduction such as `estimators.top_label`. Containers within the outermost one are
             groups. They must not be chosen with the targets.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once; by default as many as fit in
-            about 16 MB.
 
     Returns:
         The result. `statistic` is T, `estimate` the unbiased SKCE of each kernel, [K].
@@ -298,13 +271,13 @@ def aggregated_skce_test(
         predictions = with_targets(checked_ensembles(predictions), targets)
     kernels = default_kernels(predictions) if kernels is None else kernels
     members, structure = checked_family(kernels, predictions, targets)
-    draws = {"num_draws": num_draws, "batch_size": batch_size}
-    parts, number = means_of_redraws(key, members, predictions, targets, weights, **draws)
+    data = members, predictions, targets, weights
+    parts, number = redraws.means_of_redraws(key, *data, num_draws=num_draws)
     options = {"ranked": "omnibus", "family": structure, "squares": are_squares(members)}
     pool, components = skce_components(*parts, num_targets=number, **options)
     data = predictions, (predictions, targets), weights
     components = with_directions(components, members, *data)
-    return skce_result(pool, components, parts[0][0], draws="targets resampled under the null")
+    return skce_result(pool, components, parts[0][0])
 
 
 PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # returned by `Hypothesis.parts`
@@ -346,8 +319,8 @@ register_expectations(
     inner=_unknown,
     centered=_centered,
     features=Features(
-        lambda kernel, prepared, _, repaired: features(kernel.kernel, prepared, *repaired),
-        lambda kernel, _, repaired: prepare_features(kernel.kernel, *repaired),
+        lambda kernel, ready, _, q: features(kernel.kernel, ready, *q),
+        lambda kernel, _, q: prepare_features(kernel.kernel, *q),
     ),
 )
 
@@ -424,8 +397,8 @@ class Hypothesis:
         The third part is the expectation of the second under the recalibrated predictions.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
-        n = number_of(self.predictions, self.weights)
-        means = as_means(n, *self.plan.sums(self.predictions, judged, self.weights))
+        n = redraws.number_of(self.predictions, self.weights)
+        means = redraws.as_means(n, *self.plan.sums(self.predictions, judged, self.weights))
         return *means, _expected_diagonal(self.plan, self.predictions, repaired, self.weights) / n
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
@@ -436,7 +409,7 @@ class Hypothesis:
             if 2 * is_missing.sum() > len(fits):
                 got = f"none of {name} for {is_missing.sum()} of {len(fits)}; take more samples"
                 raise ValueError(f"recalibration: expected fits to resampled targets, got {got}")
-        n = number_with_pairs(self.predictions, weights)
+        n = redraws.number_with_pairs(self.predictions, weights)
         *means, dispersion = _comparable(parts, n)
         options = {"ranked": "omnibus", "family": self.structure, "squares": self.squares}
         options |= {"dispersion": dispersion, "num_targets": n}
@@ -626,7 +599,6 @@ def composite_calibration_test(
     kernels: PyTree = None,
     weights: Numbers | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Test of calibration up to the parameters of a recalibration.
 
@@ -667,7 +639,6 @@ def composite_calibration_test(
         kernels: as in `aggregated_skce_test`, tensor products; None for `default_kernels`.
         weights: w ≥ 0 of the samples, [n], also for the fits.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are fitted and evaluated at once; by default about 16 MB.
 
     Returns:
         The result for the recalibrated predictions, as in `aggregated_skce_test`.
@@ -701,9 +672,8 @@ def composite_calibration_test(
         kernels = kernels_under(repaired, inner(default_kernels)(predictions))
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
-    size = batch_size or default_batch_size(tested.plan.num_bytes)
-    keys = jax.random.split(key, num_draws)
-    parts = over_pool(keys, _redrawn, _refitted, tested, drawn, size)
+    keys, size = jax.random.split(key, num_draws), default_batch_size(tested.plan.num_bytes)
+    parts = redraws.over_pool(keys, _redrawn, _refitted, tested, drawn, size)
     result = tested.result(parts)
     components: Any = result.components
     data = predictions, tested.judged(repaired, drawn), weights

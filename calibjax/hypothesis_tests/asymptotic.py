@@ -19,7 +19,8 @@ import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaincc
-from jax.scipy.stats import norm
+from jax.scipy.stats import chi2, norm
+from jax.tree_util import Partial
 from jax.typing import DTypeLike
 
 from calibjax import operators
@@ -30,9 +31,13 @@ from calibjax._core.gate import Seen, checked, inner
 from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution, check_draws, draw
 from calibjax.estimators.kernel import location_pair, sample_matrix
-from calibjax.hypothesis_tests.redraws import Bound, checked_statistic, rank_among_redraws
-from calibjax.hypothesis_tests.result import CalibrationTestResult, pvalue_of, simulated_result
-from calibjax.hypothesis_tests.statistics import chi_squared
+from calibjax.hypothesis_tests.redraws import observed_and_redrawn, values_of
+from calibjax.hypothesis_tests.result import (
+    CalibrationTestResult,
+    positive,
+    pvalue_of,
+    simulated_result,
+)
 from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
 from calibjax.operators.plan import bytes_of_tile, sample_pair
@@ -80,10 +85,7 @@ def unit_of(values: jax.Array) -> jax.Array:
 
 
 _LARGE_SHAPE = {4: 1e3, 8: 1e4}  # of gamma distributions, by item size
-_NODES, _STEP = (
-    240,
-    1 / 16,
-)  # nodes and step of the numerical inversion, up to sinh(15) = 2e6 widths
+_NODES, _STEP = 240, 1 / 16  # of the numerical inversion, up to sinh(15) = 2e6 widths
 
 
 class ChiSquaredSum(NamedTuple):
@@ -144,16 +146,27 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.
 
         P(X ≥ x) = (2πi)⁻¹ ∫ exp(K(s) − s x) / s ds   (+ 1 if the path is left of zero)
 
-    along a hyperbola that crosses the real axis at the saddle point, K'(ŝ) = x, with the curvature
-    of the path of steepest descent there. With more skewness the path bends more around the branch
-    cuts s ≥ 1 / (2 λ_i). So the integrand decays fast for any number of weights, and small
-    probabilities have a small relative error.
+    along a hyperbola that crosses the real axis where the integrand is smallest there, near the
+    saddle point K'(ŝ) = x, with the curvature of the path of steepest descent. With more skewness
+    the path bends more around the branch cuts s ≥ 1 / (2 λ_i). So the integrand decays fast for any
+    number of weights, and small probabilities have a small relative error.
 
     References: Rice (1980); Helstrom (1983).
     """
     sd = jnp.sqrt(2 * copies * law.squares)
     weights, rest, x = law.weights / sd, copies * law.rest / jnp.square(sd), x / sd
-    center = _saddle_point(weights, rest, x, copies)
+
+    def exponents(s: jax.Array) -> jax.Array:  # K(s) − s x
+        scaled = 2 * weights * s[:, None]
+        cumulants = copies * jnp.sum(-jnp.log1p(-scaled) - scaled, -1) / 2
+        return cumulants + rest * jnp.square(s) / 2 - s * x
+
+    # K'(s) ≥ s, so the integrand has its minimum below x + 1, and below the first branch cut.
+    pole = 1 / (2 * jnp.maximum(jnp.max(weights, initial=0), jnp.finfo(x.dtype).tiny))
+    shares = 2 ** (-jnp.arange(1, 241, dtype=x.dtype) / 8)
+    above = jnp.minimum(pole, jnp.maximum(x, 0) + 1) * (1 - shares)
+    grid = jnp.concatenate([above, -shares, -1 / shares])
+    center = grid[jnp.nanargmin(exponents(grid) - jnp.log(jnp.abs(grid)))]
     ratios = weights / (1 - 2 * weights * center)
     curvature = 2 * copies * jnp.sum(jnp.square(ratios)) + rest
     width = 1 / jnp.sqrt(curvature)
@@ -165,39 +178,12 @@ def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.
     w = _STEP * jnp.arange(_NODES + 1, dtype=x.dtype)
     s = center + width * lax.complex(cosine * (jnp.cosh(w) - 1), sine * jnp.sinh(w))
     slope = width * lax.complex(cosine * jnp.sinh(w), sine * jnp.cosh(w))
-    scaled = 2 * weights * s[:, None]
-    cumulants = copies * jnp.sum(-jnp.log1p(-scaled) - scaled, -1) / 2 + rest * jnp.square(s) / 2
-    terms = jnp.imag(jnp.exp(cumulants - s * x) / s * slope)
+    terms = jnp.imag(jnp.exp(exponents(s)) / s * slope)
     integral = _STEP / jnp.pi * (terms[0] / 2 + jnp.sum(terms[1:]))
     tail = jnp.where(center < 0, 1 + integral, integral)
-    end = (1 - 100 * jnp.finfo(x.dtype).eps) * copies * jnp.sum(weights)
-    below_support = (x <= -end) & (rest <= 0)
+    rounding = 100 * jnp.finfo(x.dtype).eps
+    below_support = (x <= (rounding - 1) * copies * jnp.sum(weights)) & (rest <= rounding)
     return jnp.where(below_support, 1, jnp.clip(tail, 0, 1))
-
-
-def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array, copies: int) -> jax.Array:
-    """Root of K'(s) = x for weights of unit variance, moved away from zero if it is close."""
-    eps, tiny = jnp.finfo(x.dtype).eps, jnp.finfo(x.dtype).tiny
-    pole = 1 / (2 * jnp.maximum(jnp.max(weights, initial=0), tiny))
-
-    def point(u: jax.Array) -> jax.Array:
-        # K'(s) ≥ s, so that 0 ≤ s ≤ x for x ≥ 0, and s ≤ x otherwise.
-        return jnp.where(x >= 0, u * jnp.minimum(x, pole), x * jnp.exp(-u * jnp.log(eps)))
-
-    def slope(s: jax.Array) -> jax.Array:
-        return s * (2 * copies * jnp.sum(jnp.square(weights) / (1 - 2 * weights * s)) + rest)
-
-    def bisect(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bracket
-        middle = (low + high) / 2
-        beyond = jnp.abs(slope(point(middle))) > jnp.abs(x)
-        return jnp.where(beyond, low, middle), jnp.where(beyond, middle, high)
-
-    bracket = jnp.zeros_like(x), jnp.ones_like(x)
-    root = point(lax.fori_loop(0, jnp.finfo(x.dtype).nmant, bisect, bracket)[0])
-    # The integrand has a pole at zero, which is the saddle point if x is the mean.
-    least = jnp.minimum(pole, 1) / 4
-    return jnp.where(jnp.abs(root) < least, least, root)
 
 
 _DENSE = 8  # with fewer samples per eigenvalue, all eigenvalues are computed
@@ -293,12 +279,7 @@ def _of_blocks(blocks: jax.Array) -> CalibrationTestResult:
     spread = jnp.std(blocks / size, ddof=1)
     spread = jnp.where(spread > 100 * jnp.finfo(blocks.dtype).eps, spread, jnp.nan)
     statistic = jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
-    return CalibrationTestResult(statistic, _positive(norm.sf(statistic)), estimate)
-
-
-def _positive(pvalue: jax.Array) -> jax.Array:
-    """p-value that does not underflow to zero."""
-    return jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)
+    return CalibrationTestResult(statistic, positive(norm.sf(statistic)), estimate)
 
 
 @checked(minimum=2)
@@ -417,10 +398,7 @@ def asymptotic_skce_test(
         blocks = operators.block_means(sample_pair, kernel, samples, block_size=size)
     if null == "blocks":
         result = _of_blocks(blocks)
-        if checks.is_concrete(result) and np.isnan(result.statistic):
-            expected = "predictions, targets: expected block estimates that differ"
-            got = f"{result.estimate} of all {len(blocks)} up to rounding"
-            raise ValueError(f"{expected}, got {got}")
+        refuse_constant(result.statistic, result.estimate)
         return result
     rank, tail = 0 if null == "gamma" else _NUM_EIGENVALUES, _TAILS[null]
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=rank)
@@ -428,21 +406,19 @@ def asymptotic_skce_test(
     if block_size is not None:
         estimate, tail = blocks.mean(), functools.partial(tail, copies=n // size)
         statistic = jnp.where(jnp.isnan(statistic), jnp.nan, size * blocks.sum())
-    return CalibrationTestResult(statistic, _positive(tail(law, statistic)), estimate)
+    return CalibrationTestResult(statistic, positive(tail(law, statistic)), estimate)
 
 
-_LARGEST = (
-    1e4  # largest margin in units of the root of the largest h, so that powers do not overflow
-)
-
-
-def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, and the root of SKCE_b in standard deviations from its mean at the margin."""
+@functools.partial(jax.jit, static_argnums=3)
+def _tested_at_margin(
+    kernel: Kernel, samples: DataSet, margin: jax.Array, alternative: str
+) -> CalibrationTestResult:
+    """Result with the root of SKCE_b in standard deviations from its mean at the margin."""
     entries, rows = diagonal(kernel, samples), row_means(kernel, samples)
     n, digit = entries.size, 100 * jnp.finfo(entries.dtype).eps
     size = unit_of(entries)
     trace, rows = jnp.mean(entries) / size, rows / size
-    margin = jnp.minimum(margin / jnp.sqrt(size), _LARGEST)
+    margin = margin / jnp.sqrt(size)
     biased = jnp.mean(rows)
     is_zero = biased <= 0.08 * digit * trace  # rounding errors only
     biased = jnp.where(is_zero, 0, biased)
@@ -452,9 +428,8 @@ def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Arr
     spread = (jnp.sum(squared) + jnp.max(squared)) / n
     spread = jnp.where(spread > digit * biased, spread, 0)
     skewness = jnp.mean(influences**3) / jnp.square(jnp.where(spread > 0, spread, 1))
-    squares = operators.mean_over_pairs(
-        squared_pair, (kernel, size), samples, include_diagonal=True
-    )
+    data = squared_pair, (kernel, size), samples
+    squares = operators.mean_over_pairs(*data, include_diagonal=True)
     centred = squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(biased)
     centred = jnp.where(centred > digit * squares, centred, 0)
     spread = jnp.where(is_zero, safe_sqrt(centred), spread)
@@ -463,9 +438,11 @@ def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Arr
     variance = inflation * (4 * jnp.square(margin) * spread + 2 * centred / n) / n
     typical = jnp.sqrt(jnp.square(margin) * (1 - 1 / n) + trace / n)
     mean = typical - variance / (8 * typical**3)
-    z = 2 * typical * (root - mean) / jnp.sqrt(jnp.where(variance > 0, variance, 1))
+    distance = mean - root if alternative == "less" else root - mean
+    z = 2 * typical * distance / jnp.sqrt(jnp.where(variance > 0, variance, 1))
     estimate = size * (n * jnp.mean(rows) - trace) / (n - 1)
-    return estimate, jnp.where(variance > 0, z, -jnp.inf)
+    statistic = checks.nan_with(jnp.where(variance > 0, z, -jnp.inf), estimate, margin)
+    return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)
 
 
 def _margin(name: str, value: Any, seen: Seen) -> jax.Array:
@@ -545,27 +522,13 @@ def skce_margin_test(
     return _tested_at_margin(kernel, (predictions, targets), margin, alternative)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _tested_at_margin(
-    kernel: Kernel, samples: DataSet, margin: jax.Array, alternative: str
-) -> CalibrationTestResult:
-    """See `skce_margin_test`."""
-    estimate, z = _at_margin(kernel, samples, margin)
-    signed = -z if alternative == "less" else z
-    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, signed), estimate, margin)
-    return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)
-
-
 @checked(minimum=2)
 def cme_test(
-    key: jax.Array | None,
     kernel: Kernel,
     predictions: Distribution,
     targets: Numbers,
-    *,
-    at_predictions: Distribution | None = None,
-    at_targets: Numbers | None = None,
-    num_locations: int = 10,
+    at_predictions: Distribution,
+    at_targets: Numbers,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the mean embedding at J test locations (CME test).
 
@@ -585,23 +548,20 @@ def cme_test(
     use `exact_test` with `estimators.ucme`.
 
     Args:
-        key: a JAX random key; None if the test locations are given.
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n > J distributions.
         targets: [n] or [n, d].
-        at_predictions: batch of J distributions of the same family, not chosen with the targets. By
-            default J of the predictions, chosen at random, with targets that are drawn from them.
-        at_targets: [J] or [J, d], together with `at_predictions`.
-        num_locations: J, if test locations are drawn.
+        at_predictions: batch of J distributions of the same family, not chosen with the targets;
+            for example some of the predictions.
+        at_targets: [J] or [J, d], for example drawn from `at_predictions`.
 
     Returns:
         The result; `statistic` is Q, `estimate` the squared UCME at the test locations.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n ≤ J, or test locations and key are missing or
-            incomplete; or if the covariance is singular up to rounding, as with equal test
-            locations (then the result under `jit` is NaN).
+        ValueError: if shapes or values are wrong, n ≤ J, or the covariance is singular up to
+            rounding, as with equal test locations (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n J evaluations of the kernel and the expectation, n J² operations, memory O(n J).
@@ -614,38 +574,26 @@ def cme_test(
     ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
     ... )
     >>> predictions = distributions.Normal(jnp.linspace(0.0, 1.0, 64), jnp.full(64, 0.1))
+    >>> at = distributions.Normal(jnp.array([0.2, 0.8]), jnp.full(2, 0.1)), jnp.array([0.25, 0.7])
     >>> def statistic(predictions, targets):
-    ...     return hypothesis_tests.cme_test(
-    ...         jax.random.key(0), kernel, predictions, targets, num_locations=2
-    ...     ).statistic
+    ...     return hypothesis_tests.cme_test(kernel, predictions, targets, *at).statistic
     >>> exact = hypothesis_tests.exact_test(
     ...     jax.random.key(1), statistic, predictions, predictions.loc + 0.05
     ... )
     >>> print(f"{exact.pvalue:.3f}")
     0.001
     """
-    if (at_predictions is None) != (at_targets is None):
-        raise ValueError("at_predictions, at_targets: expected both or none, got one of them")
-    samples: Any = predictions, targets
-    locations: Any = at_predictions, at_targets
-    if at_predictions is None:
-        rows_key, targets_key = jax.random.split(checks.random_key(cast(jax.Array, key)))
-        n = checks.leading_size("predictions", predictions)
-        rows = jax.random.permutation(rows_key, n)[:num_locations]
-        drawn = jax.tree.map(lambda leaf: leaf[rows], predictions)
-        locations = drawn, draw(targets_key, drawn)
-    n, num_locations = (checks.leading_size("targets", y) for _, y in (samples, locations))
+    n, num_locations = (checks.leading_size("targets", y) for y in (targets, at_targets))
     if n <= num_locations:
         expected = f"more than the {num_locations} test locations"
         raise ValueError(f"predictions: expected {expected}, got {n}")
+    samples, locations = (predictions, targets), (at_predictions, at_targets)
     statistic, estimate = _hotelling(kernel, samples, locations)
     if checks.is_concrete(statistic) and np.isnan(statistic):
         expected = "locations with a covariance that is not singular up to rounding"
         hint = f"in {statistic.dtype} take fewer than {num_locations}, or float64"
         raise ValueError(f"at_predictions, at_targets: expected {expected}; {hint}")
-    tail = chi_squared(statistic, num_locations)
-    pvalue = jnp.maximum(tail, jnp.finfo(statistic.dtype).tiny)  # never zero
-    return CalibrationTestResult(statistic, pvalue, estimate)
+    return CalibrationTestResult(statistic, positive(chi2.sf(statistic, num_locations)), estimate)
 
 
 @jax.jit
@@ -732,15 +680,16 @@ def consistency_test(
     check_draws(predictions, targets)
     samples, n = (predictions, targets), checks.leading_size("targets", targets)
     options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": bytes_of_tile(n)}
-    options |= {"redraw": _resampled, "draws": "resampled predictions and targets"}
-    value = Bound(_of_samples, (checked_statistic(statistic),))
-    return rank_among_redraws(key, value, None, samples, samples, **options)
+    data = _of_samples, (Partial(statistic), None), samples, samples
+    observed, redrawn = observed_and_redrawn(key, *data, redraw=_resampled, **options)
+    draws = "resampled predictions and targets"
+    return simulated_result(observed, redrawn, observed, draws=draws)
 
 
-def _of_samples(value: Callable[..., Any], data: None, given: Any, samples: Any) -> Any:
+def _of_samples(data: tuple[Any, None], given: Any, samples: Any) -> Any:
     """Statistic of resampled data."""
-    del data, given
-    return value(None, *samples)
+    del given
+    return values_of(data, *samples)
 
 
 def _resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -144,12 +144,11 @@ def _joined(statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> Any:
     return xp.concatenate([x.astype(xp.result_type(*pools)) for x in pools], 1)
 
 
-def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: Any) -> PyTree:
+def _split(values: Any, statistic: PyTree, xp: Any) -> PyTree:
     """Values [K] in the tree and the shapes of the statistics."""
     leaves, structure = jax.tree.flatten(statistic)
     parts = xp.split(values, np.cumsum(list(map(jnp.size, leaves)))[:-1])
-    trees = zip(parts, leaves, jax.tree.leaves(null_samples), strict=True)
-    parts = [part.reshape(jnp.shape(t)).astype(d.dtype) for part, t, d in trees]
+    parts = [part.reshape(jnp.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
     return jax.tree.unflatten(structure, parts)
 
 
@@ -186,7 +185,7 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     scores = _scores(pool, *_typical(pool, xp), xp)
     pvalues = simulated_pvalue(scores[0], scores[1:].max(1, keepdims=True))
     pvalues = xp.where(xp.any(xp.isnan(pool[0])), xp.nan, pvalues)  # the largest is unknown
-    return _split(pvalues, statistic, null_samples, xp)
+    return _split(pvalues, statistic, xp)
 
 
 def critical_values(
@@ -212,7 +211,7 @@ def critical_values(
     last = np.where(np.isnan(last), np.inf, last + tolerance(last, draws, np))
     rounding = _rounding(pool, np.isfinite(pool), np)
     limit = mean + np.where(spread == 0, rounding, np.where(spread == 0, 1, spread) * last)
-    return _split(limit, statistic, null_samples, np)
+    return _split(limit, statistic, np)
 
 
 Statistic = Literal["omnibus", "biased", "unbiased", "dispersion"]
@@ -351,7 +350,7 @@ class SKCEComponents:
         """The components of one kernel of a family."""
         place = self.kernel_names.index(checks.choice("name", name, self.kernel_names))
         parts = self.biased, self.unbiased, self.dispersion
-        biased, unbiased, dispersion = _of_kernel(parts, place)
+        biased, unbiased, dispersion = jax.tree.map(lambda leaf: leaf[..., place], parts)
         options = self.num_targets, self.ranked, None, self.squares[place : place + 1]
         return SKCEComponents(biased, unbiased, dispersion, *options)
 
@@ -400,12 +399,6 @@ class SKCEComponents:
             numbers = f"adjusted p = {float(adjusted[i]):.2g}, z = {z:+.1f}"
             lines.append(f"  {names[i]}: {words}, {numbers}")
         return "\n".join(lines)
-
-
-@jax.jit
-def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...]:
-    """The components of the kernel at one index of the last axis."""
-    return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
 def skce_components(
@@ -468,10 +461,8 @@ def skce_components(
         parts = values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:]
         return Component(*parts)
 
-    components = (
-        component(biased, both, biased),
-        component(unbiased, mean_only, unbiased),
-        component(dispersion, scatter, xp.abs(scatter)),
-    )
+    values = (biased, both, biased), (unbiased, mean_only, unbiased)
+    values = *values, (dispersion, scatter, xp.abs(scatter))
+    components = [component(*each) for each in values]
     ranks, (first, second, third) = as_arrays((statistics[ranked], components))
     return ranks, SKCEComponents(first, second, third, num_targets, ranked, family, squares)

@@ -48,7 +48,6 @@ def ensemble_skce_test(
     weights: Numbers | None = None,
     num_draws: int = 999,
     statistic: Statistic = "omnibus",
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibrated ensembles with the squared kernel calibration error.
 
@@ -83,8 +82,6 @@ def ensemble_skce_test(
         weights: w ≥ 0 of the samples, [n], as in `exact_skce_test`.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
-        batch_size: number of redraws that are evaluated at once; by default as many as fit in
-            about 16 MB.
 
     Returns:
         The result. `estimate` is the mean of k_P ⟨f(z_i0) − μ_i, f(z_j0) − μ_j⟩ over i ≠ j, where
@@ -122,8 +119,7 @@ def ensemble_skce_test(
     each = jnp.ones(pool.values.shape[0], floating_dtype(pool)) if weights is None else weights
     factor = _pairs(each) / _pairs(each * (1 - 1 / size))
     data = kernel or inner(default_kernel)(pool), pool, targets, weights
-    options = {"num_draws": num_draws, "statistic": statistic, "batch_size": batch_size}
-    result = ranked_skce(key, *data, **options)
+    result = ranked_skce(key, *data, num_draws=num_draws, statistic=statistic)
     return dataclasses.replace(result, estimate=factor * result.estimate)
 
 
@@ -140,7 +136,6 @@ def rank_histogram_test(
     *,
     weights: Numbers | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibrated ensembles with the ranks of the targets.
 
@@ -166,8 +161,6 @@ def rank_histogram_test(
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for equal weights.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once; by default as many as fit in
-            about 16 MB.
 
     Returns:
         The result; `estimate` contains the relative frequencies of the ranks, [m + 1], each 1 / (m
@@ -199,8 +192,7 @@ def rank_histogram_test(
     uniform = checks.nan_with(jnp.full((n, size), 1 / size), pools, weights)
     data = key, _chi_squared, weights, Categorical(uniform), ranks
     num_bytes = 16 * (n + size)  # random bits and counts
-    options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": num_bytes}
-    result = rank_among_redraws(*data, **options)
+    result = rank_among_redraws(*data, num_draws=num_draws, num_bytes=num_bytes)
     number = n if weights is None else jnp.sum(weights)
     frequencies = jnp.bincount(ranks, weights, length=size) / number
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
@@ -340,7 +332,6 @@ def cluster_skce_test(
     *,
     weights: Numbers | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Test of calibration for dependent samples in independent clusters.
 
@@ -368,7 +359,6 @@ def cluster_skce_test(
         weights: w ≥ 0 of the samples, [n], which weight samples within a cluster in H_ab. All
             clusters count equally, except clusters without weight, which are left out.
         num_draws: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of random signs that are evaluated at once, which bounds the memory.
 
     Returns:
         The result; `statistic` and `estimate` are U, an unbiased estimate of the SKCE of a sample
@@ -381,7 +371,7 @@ def cluster_skce_test(
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n² / 2 evaluations of h for each batch of redraws, and B n² / 2 multiplications in matrix
-    products. Memory O(batch_size n + tile²).
+    products. Memory O(n + tile²) for each of a batch of signs.
 
     References: none of the four papers has it. Random signs are the wild bootstrap for degenerate
     U-statistics: Dehling and Mikosch (1994), Random quadratic forms and the bootstrap for
@@ -404,7 +394,7 @@ def cluster_skce_test(
     """
     kernel, samples = kernel or inner(default_kernel)(predictions), (predictions, targets)
     groups = clusters_of(clusters, floating_dtype(samples), weights)
-    keys, size = jax.random.split(key, num_draws), batch_size or default_batch_size(targets.size)
+    keys, size = jax.random.split(key, num_draws), default_batch_size(targets.size)
     ones = jnp.ones_like(groups.weights)
     values = over_pool(keys, _signs, _signed_means, (kernel, samples, groups), ones, size)
     statistic = checks.nan_with(values[0], samples)

@@ -13,20 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from calibjax._core import checks
 from calibjax._core.gate import checked, passed
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
-from calibjax.hypothesis_tests import statistics
+from calibjax.hypothesis_tests import redraws, statistics
 from calibjax.hypothesis_tests.components import Statistic, skce_components
-from calibjax.hypothesis_tests.redraws import (
-    checked_statistic,
-    means_of_redraws,
-    rank_among_redraws,
-    warn_of_members,
-)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.plan import bytes_of_tile
@@ -115,14 +110,14 @@ def exact_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    value = checked_statistic(statistic)
     function = statistic.func if isinstance(statistic, functools.partial) else statistic
     if function is statistics.pit_ks and statistics.has_jumps(predictions):
         pit_key, key = jax.random.split(key)
         predictions, targets = statistics.uniform_ranks(pit_key, predictions, targets)
     options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": adjust}
     options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
-    result = rank_among_redraws(key, value, weights, predictions, targets, **options)
+    data = (Partial(statistic), weights), predictions, targets
+    result = redraws.rank_among_redraws(key, redraws.values_of, *data, **options)
     if weights is not None:
         return result
     data = statistic, result.statistic, predictions, targets
@@ -218,7 +213,7 @@ def exact_skce_test(
       unbiased    errors shared by similar predictions  unadjusted p = 0.001   z = +4.5
       dispersion  targets scatter less: underconfident  unadjusted p = 0.001   z = -6.1 <- largest
     """
-    warn_of_members(predictions)
+    redraws.warn_of_members(predictions)
     options = {"num_draws": num_draws, "batch_size": batch_size}
     data = kernel or default_kernel(predictions), predictions, targets, weights
     return ranked_skce(key, *data, statistic=statistic, **options)
@@ -228,7 +223,7 @@ def ranked_skce(
     key: jax.Array, kernel: Kernel, *data: Any, statistic: str, **options: Any
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel, and predictions, targets and weights."""
-    parts, number = means_of_redraws(key, [(None, kernel)], *data, **options)
+    parts, number = redraws.means_of_redraws(key, [(None, kernel)], *data, **options)
     return result_of_pool(*parts, num_targets=number, statistic=statistic)
 
 
@@ -238,8 +233,7 @@ def result_of_pool(
     """Result of an exact test from SKCE_u and D of the observed targets first, [B + 1] or more."""
     options = {"num_targets": num_targets, "ranked": statistic}
     pool, components = skce_components(unbiased, diagonal, **options)
-    estimate = components.unbiased.statistic
-    return skce_result(pool, components, estimate, draws="targets resampled under the null")
+    return skce_result(pool, components, components.unbiased.statistic)
 
 
 @checked
@@ -337,18 +331,14 @@ def checked_family(
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
     views: dict[int, Any] = {id(None): (None, (predictions, targets))}  # by reduction
-    redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
     for path, member in leaves:
         name = f"kernels{jax.tree_util.keystr(path)}"
         reduction, kernel = member if isinstance(member, tuple) else (None, member)
         if id(reduction) not in views:
             # A function becomes a pytree, so that it goes through compiled functions.
-            registered = (
-                jax.tree_util.Partial(reduction)
-                if jax.tree_util.all_leaves([reduction])
-                else reduction
-            )
-            samples = _seen(f"{name}[0]", reduction, predictions, targets, redrawn)
+            is_function = jax.tree_util.all_leaves([reduction])
+            registered = Partial(reduction) if is_function else reduction
+            samples = _seen(f"{name}[0]", reduction, predictions, targets)
             views[id(reduction)] = registered, samples
         reduction, samples = views[id(reduction)]
         members.append((reduction, ready(checks.kernel_values(kernel, name), *samples)[0]))
@@ -362,21 +352,14 @@ def _is_member(node: object) -> bool:
     return not isinstance(node, dict | list | tuple)
 
 
-def _seen(
-    name: str,
-    reduction: Any,
-    predictions: Distribution,
-    targets: jax.Array,
-    redrawn: Callable[[], PyTree],
-) -> PyTree:
+def _seen(name: str, reduction: Any, predictions: Distribution, targets: jax.Array) -> PyTree:
     """The data through a reduction, whose predictions must not depend on the targets."""
-    seen = passed(
-        **dict(zip(("predictions", "targets"), reduction(predictions, targets), strict=True))
-    )
+    seen = zip(("predictions", "targets"), reduction(predictions, targets), strict=True)
+    seen = passed(**dict(seen))
     n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
         raise ValueError(f"{name}: expected a reduction that returns all {n} samples, got {size}")
-    others, _ = reduction(predictions, redrawn())
+    others, _ = reduction(predictions, draw(jax.random.key(0), predictions))
     for one, other in zip(*map(jax.tree.leaves, (seen[0], others)), strict=True):
         if checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(

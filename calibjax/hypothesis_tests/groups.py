@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
@@ -19,20 +20,14 @@ from calibjax.distributions.composed import bare
 from calibjax.estimators.kernel import mean_difference
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
 from calibjax.estimators.pit import randomised_intervals
-from calibjax.hypothesis_tests.redraws import (
-    Bound,
-    observed_and_redrawn,
-    rank_among_redraws,
-    warn_of_members,
-)
+from calibjax.hypothesis_tests import redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.kernels import Kernel, TensorProduct, White, default_kernel
 from calibjax.kernels.defaults import target_kernels
 from calibjax.operators.plan import bytes_of_tile
 
-# By chance, the mean of a residual over the redraws deviates from zero by less than this many
-# standard errors plus a share of the largest value (rare events are far from normal).
-_FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
+# By chance, the mean of a residual over as many redraws is zero up to one standard deviation.
+_ENOUGH = 20
 
 
 def _memberships(name: str, groups: Any, seen: Seen) -> jax.Array:
@@ -54,7 +49,6 @@ def group_calibration_test(
     weights: Numbers | None = None,
     num_draws: int = 999,
     residual: Callable[[Any, Any], Any] | None = None,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibration in the mean in each of G groups, which may overlap.
 
@@ -85,8 +79,6 @@ def group_calibration_test(
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         residual: (predictions, targets) → [n] or [n, k], traceable by JAX, with mean zero under
             the predictions; for example `lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3))(p)`.
-        batch_size: number of redraws that are evaluated at once; by default as many as fit in
-            about 16 MB.
 
     Returns:
         The result. `estimate` is the signed error e_g, [G], or [G, k] with k residuals per sample;
@@ -120,7 +112,7 @@ def group_calibration_test(
     >>> print(test.estimate[:, 1].round(4), test.adjusted_pvalue[:, 1])  # of class 1
     [0.  0.5] [1.    0.001]
     """
-    warn_of_members(predictions)
+    redraws.warn_of_members(predictions)
     totals, shares = _shares(groups, weights)
     if checks.is_concrete(totals):
         place = "members of groups"
@@ -128,10 +120,9 @@ def group_calibration_test(
     shares = checks.nan_with(shares, shares)
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
-    errors = Bound(_group_errors, (residual or mean_residual,))
     num_bytes = 32 * sum(map(jnp.size, jax.tree.leaves((predictions, targets))))
-    options: Any = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": num_bytes}
-    pool = observed_and_redrawn(key, errors, shares, predictions, targets, **options)
+    data = _group_errors, (Partial(residual or mean_residual), shares), predictions, targets
+    pool = redraws.observed_and_redrawn(key, *data, num_draws=num_draws, num_bytes=num_bytes)
     if residual is not None:
         _refuse_off_zero(pool[1])
     return _of_signed(*pool, "groups")
@@ -147,8 +138,8 @@ def _shares(groups: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ja
 
 def _of_signed(observed: jax.Array, redrawn: jax.Array, entries: str) -> CalibrationTestResult:
     """Result with the absolute values of signed statistics."""
-    options = {"draws": "targets resampled under the null", "entries": entries}
-    return simulated_result(jnp.abs(observed), jnp.abs(redrawn), observed, adjust=True, **options)
+    sizes = jnp.abs(observed), jnp.abs(redrawn)
+    return simulated_result(*sizes, observed, adjust=True, entries=entries)
 
 
 @jax.jit
@@ -162,10 +153,9 @@ def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
     return targets - jax.vmap(lambda p: p.mean())(predictions)
 
 
-def _group_errors(
-    residual: Callable[..., Any], shares: jax.Array, predictions: Distribution, targets: Any
-) -> jax.Array:
+def _group_errors(data: tuple[Any, jax.Array], predictions: Any, targets: Any) -> jax.Array:
     """Signed mean residual of each group, [G] or [G, k]."""
+    residual, shares = data
     errors = jnp.asarray(checks.real("residual", residual(predictions, targets)))
     n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:
@@ -176,15 +166,12 @@ def _group_errors(
 
 def _refuse_off_zero(redrawn: jax.Array) -> None:
     """Refuses residuals whose mean under the predictions is not zero."""
-    if not checks.is_concrete(redrawn) or len(redrawn) < _ENOUGH:
-        return
-    values = np.asarray(redrawn, float)
-    mean, spread, largest = values.mean(0), values.std(0), np.abs(values).max(0)
-    limit = _FAR * spread / np.sqrt(len(values) - 1) + _PROPORTION * largest
-    is_varied = spread > 1e-3 * largest  # otherwise the event did not occur in the redraws
-    expected = "zero over targets resampled under the null, in groups; subtract the expectation"
-    bad = is_varied & (np.abs(mean) > limit)
-    checks.refuse_where(bad, "mean of residual", expected, mean)
+    if checks.is_concrete(redrawn) and len(redrawn) >= _ENOUGH:
+        values = np.asarray(redrawn, float)
+        mean, spread = values.mean(0), values.std(0)
+        is_varied = spread > 1e-3 * np.abs(values).max(0)  # otherwise the event did not occur
+        expected = "zero over targets resampled under the null, in groups; subtract the expectation"
+        checks.refuse_where(is_varied & (np.abs(mean) > spread), "mean of residual", expected, mean)
 
 
 @checked
@@ -195,7 +182,6 @@ def coverage_test(
     *,
     weights: Numbers | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of the nominal coverage of predicted quantiles, at each level.
 
@@ -227,8 +213,6 @@ def coverage_test(
         weights: w ≥ 0 of the samples, [n], which all redraws keep; the means above are weighted.
             None for samples that count equally.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once; by default as many as fit in
-            about 16 MB.
 
     Returns:
         The result. `estimate` contains the signed differences as a dictionary with the keys
@@ -243,7 +227,7 @@ def coverage_test(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: B n k, memory O(batch_size n k).
+    Cost: B n k, memory O(n k) for each of a batch of redraws.
 
     References: none of the four papers has it; see `exact_test`. Kupiec (1995), Techniques for
     verifying the accuracy of risk measurement models, tests a single level.
@@ -262,22 +246,12 @@ def coverage_test(
     predictions = Quantiles(levels, predictions.values)
     intervals = randomised_intervals(key, predictions, targets, weights)
     places = Quantiles(levels, jnp.broadcast_to(jnp.arange(levels.shape[1]) + 0.5, levels.shape))
-    data = key, places, Categorical(predictions.probs), intervals, weights
-    result = coverage_among_redraws(*data, num_draws=num_draws, batch_size=batch_size)
-    estimate = differences(predictions, weights, central_pairs(predictions.levels), targets)
-    return dataclasses.replace(result, estimate=estimate)
-
-
-def coverage_among_redraws(
-    key: Any, quantiles: Quantiles, predictions: Any, targets: Any, weights: Any, **options: Any
-) -> CalibrationTestResult:
-    """`coverage_test` of quantiles of predictions without ties, with targets resampled from these.
-
-    Its estimate is the statistic; `differences` have a sign.
-    """
-    data = quantiles, weights, central_pairs(quantiles.levels)
-    options["num_bytes"] = 16 * quantiles.values.size  # random bits and one-hot vectors
-    return rank_among_redraws(key, _statistic, data, predictions, targets, adjust=True, **options)
+    common, chances = (weights, central_pairs(levels)), Categorical(predictions.probs)
+    num_bytes = 16 * levels.size  # random bits and one-hot vectors
+    options: Any = {"adjust": True, "num_draws": num_draws, "num_bytes": num_bytes}
+    data = key, _coverage_statistic, (places, *common), chances, intervals
+    result = redraws.rank_among_redraws(*data, **options)
+    return dataclasses.replace(result, estimate=differences(predictions, *common, targets))
 
 
 def central_pairs(levels: Any) -> np.ndarray:
@@ -304,7 +278,9 @@ def differences(predictions: Quantiles, weights: Any, pairs: Any, targets: Any) 
     return {"levels": at_levels, "intervals": mean(is_in - probs), "central": central}
 
 
-def _statistic(data: tuple[Any, ...], chances: Any, targets: jax.Array) -> dict[str, jax.Array]:
+def _coverage_statistic(
+    data: tuple[Any, ...], chances: Any, targets: jax.Array
+) -> dict[str, jax.Array]:
     del chances
     return jax.tree.map(jnp.abs, differences(*data, targets))
 
@@ -319,7 +295,6 @@ def local_calibration_test(
     *,
     weights: Numbers | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of local calibration at every sample, and at all of them together.
 
@@ -347,8 +322,6 @@ def local_calibration_test(
         weights: w ≥ 0 of the samples, [n], which all redraws keep, as in `estimators.local_errors`.
             Samples of weight 0 are not tested: their statistic is 0.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once and share the weights of `lce`; by
-            default as many as fit in about 16 MB.
 
     Returns:
         The result. `statistic` is the LCE, `estimate` the signed error, and the p-values, all [n];
@@ -382,8 +355,8 @@ def local_calibration_test(
     problem = problem._replace(confidences=(confidences, confidences))
     data = key, _statistic_local, problem, Bernoulli(confidences), problem.correct
     num_bytes = 64 * confidences.size  # residuals, weighted sums and errors
-    options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": num_bytes}
-    result = rank_among_redraws(*data, adjust=True, **options)
+    options: Any = {"adjust": True, "num_draws": num_draws, "num_bytes": num_bytes}
+    result = redraws.rank_among_redraws(*data, **options)
     return dataclasses.replace(result, estimate=problem.errors()[0])
 
 
@@ -405,7 +378,6 @@ def witness_test(
     *,
     weights: Numbers | None = None,
     num_draws: int = 999,
-    batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of the witness at many locations at once, to localise errors.
 
@@ -428,8 +400,6 @@ def witness_test(
         at_targets: z, [J] or [J, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for equal weights.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of redraws that are evaluated at once; by default as many as fit in
-            about 16 MB.
 
     Returns:
         The result. `estimate` is the signed witness W, [J]: positive where targets are more
@@ -462,13 +432,13 @@ def witness_test(
     >>> print(test.adjusted_pvalue < 0.05, jnp.sign(test.estimate[1:]))
     [False  True  True] [-1.  1.]
     """
-    warn_of_members(predictions)
+    redraws.warn_of_members(predictions)
     locations = at_predictions, at_targets
-    data = kernel or _with_values(predictions), locations, weights
-    options: Any = {"num_draws": num_draws, "batch_size": batch_size}
-    options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
-    observed, redrawn = observed_and_redrawn(key, _signed, data, predictions, targets, **options)
-    return _of_signed(checks.nan_with(observed, locations, weights), redrawn, "locations")
+    shared = kernel or _with_values(predictions), locations, weights
+    data = key, _signed, shared, predictions, targets
+    num_bytes = bytes_of_tile(checks.leading_size("targets", targets))
+    pool = redraws.observed_and_redrawn(*data, num_draws=num_draws, num_bytes=num_bytes)
+    return _of_signed(checks.nan_with(pool[0], locations, weights), pool[1], "locations")
 
 
 def _with_values(predictions: Distribution) -> TensorProduct:

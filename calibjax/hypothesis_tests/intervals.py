@@ -1,7 +1,6 @@
 """Confidence intervals and distribution-free bounds of the SKCE, and comparisons of models."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from calibjax.hypothesis_tests.result import (
     _is_number,
     _shown,
     asymptotic_interval,
-    interval_of,
+    positive,
     pvalue_of,
 )
 from calibjax.kernels import Kernel
@@ -39,7 +38,6 @@ from calibjax.recalibration.local import default_score
 from calibjax.scores.proper import per_sample
 
 Estimator = Literal["biased", "unbiased", "block"]
-Alternative = Literal["two-sided", "less", "greater"]
 
 
 def _bound(kernel: Kernel) -> jax.Array | float:
@@ -134,17 +132,16 @@ def distribution_free_skce_test(
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
     else:
         exponent = size * jnp.square(jnp.maximum(estimate, 0) / largest) / 2
-    pvalue = jnp.maximum(jnp.exp(-exponent), jnp.finfo(estimate.dtype).tiny)  # never zero
-    return CalibrationTestResult(estimate, pvalue, estimate)
+    return CalibrationTestResult(estimate, positive(jnp.exp(-exponent)), estimate)
 
 
 def _limits(
-    bounded: tuple[jax.Array, jax.Array, int], estimator: str, level: ArrayLike, alternative: str
+    bounded: tuple[jax.Array, jax.Array, int], estimator: str, level: ArrayLike
 ) -> tuple[jax.Array, jax.Array]:
-    """Both limits of the SKCE, at a joint or a one-sided confidence level."""
+    """Both limits of the SKCE, at a joint confidence level."""
     estimate, largest, size = bounded
-    is_halved = alternative == "two-sided" and estimator != "biased"
-    deviation = jnp.sqrt(-2 * jnp.log(jnp.asarray((1 - level) / (1 + is_halved), estimate.dtype)))
+    tail = (1 - level) / (1 if estimator == "biased" else 2)
+    deviation = jnp.sqrt(-2 * jnp.log(jnp.asarray(tail, estimate.dtype)))
     if estimator == "biased":
         root, reach = safe_sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / size)
         reach = reach * (1 + deviation)
@@ -207,7 +204,6 @@ def skce_confidence_interval(
     block_size: int | None = None,
     bound: jax.Array | float | None = None,
     confidence_level: float = 0.95,
-    alternative: Alternative = "two-sided",
 ) -> ConfidenceInterval:
     """Confidence interval for the SKCE.
 
@@ -229,9 +225,8 @@ def skce_confidence_interval(
           t ± B √(2 log(2 / α) / N),                          unbiased, N = ⌊n/2⌋,
                                                               blocks of b samples, N = ⌊n/b⌋ ⌊b/2⌋,
 
-      A one-sided limit of an unbiased estimate has α instead of α / 2; limits of the biased
-      estimate do not change. A one-sided lower limit is above zero if and only if
-      `distribution_free_skce_test` has p < α with the same estimator. W19's Theorem H.1 has 2
+      The lower limit is above zero if and only if `distribution_free_skce_test` with the same
+      estimator has p < α for the biased estimate, or p < α / 2 for others. W19's Theorem H.1 has 2
       instead of 1 in r, from a symmetrization that is not needed: √t is the norm of the mean of n
       independent elements of a Hilbert space, √SKCE of its expectation μ, and E‖mean − μ‖² ≤ B / n.
 
@@ -252,7 +247,6 @@ def skce_confidence_interval(
         block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
         bound: B for "distribution_free", as for `distribution_free_skce_test`.
         confidence_level: 1 − α, in (0, 1).
-        alternative: "two-sided"; "greater" for a lower limit only, "less" for an upper limit only.
 
     Returns:
         The interval, around the estimate; a distribution-free one has no standard error.
@@ -290,8 +284,8 @@ def skce_confidence_interval(
     kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
     if method == "distribution_free":
         bounded = _bounded(kernel, samples, estimator, block_size, bound)
-        limits = _limits(bounded, estimator, confidence_level, alternative)
-        return interval_of(*limits, bounded[0], None, alternative)
+        limits = _limits(bounded, estimator, confidence_level)
+        return ConfidenceInterval(*limits, bounded[0], None)
     groups = sums = freedom = None
     if clusters is None:
         size, sums = number_of(predictions, weights), linear_row_sums(kernel, samples, weights)
@@ -300,8 +294,7 @@ def skce_confidence_interval(
         size, freedom = groups.number, groups.number - 1
     estimate, error = _jackknife(kernel, samples, weights, groups, sums)
     refuse_constant(error, estimate)
-    data = estimate, error, confidence_level, freedom
-    interval = asymptotic_interval(*data, alternative=alternative)
+    interval = asymptotic_interval(estimate, error, confidence_level, freedom)
     return dataclasses.replace(interval, effective_size=size)
 
 
@@ -363,7 +356,7 @@ def _summarised(
     is_known = error > 16 * jnp.finfo(mean.dtype).eps * jnp.abs(mean)
     known_error = jnp.where(is_known | (mean == 0), error, jnp.inf)
     interval = asymptotic_interval(mean, known_error, level, freedom)
-    pvalue = pvalue_of(mean / jnp.where(error > 0, error, 1), "two-sided", freedom)
+    pvalue = pvalue_of(mean / jnp.where(error > 0, error, 1), freedom, two_sided=True)
     pvalue = checks.nan_with(jnp.where(is_known, pvalue, 1), mean)
     return ScoreDifference(interval.low, interval.high, mean, error, pvalue=pvalue)
 
@@ -537,11 +530,6 @@ def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.A
     return jnp.square(weight * its * (_difference(kernels, one, other) / size - estimate))
 
 
-def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Array:
-    """Size of h of both models, which determines the rounding errors of their difference."""
-    return jnp.mean(sum(map(jnp.abs, map(diagonal, kernels, samples))))
-
-
 @jax.jit
 def moments(
     kernels: tuple[Kernel, ...],
@@ -593,7 +581,6 @@ def skce_difference(
     others: Distribution,
     targets: Numbers,
     *,
-    alternative: Literal["two-sided", "less", "greater"] = "two-sided",
     weights: Numbers | None = None,
     clusters: Numbers | None = None,
 ) -> SKCEDifference:
@@ -631,8 +618,6 @@ def skce_difference(
         others: batch of n distributions of the second model for the same targets, possibly of
             another family.
         targets: [n] or [n, d].
-        alternative: "two-sided"; "greater" if the first model is worse calibrated, "less" if it is
-            better calibrated.
         weights: w ≥ 0 of the samples, [n], effectively at least 5; they may be correlated with
             errors.
         clusters: for dependent samples, integers that are equal within clusters, as in
@@ -668,24 +653,24 @@ def skce_difference(
     kernels, samples = tuple(k for k, *_ in models), tuple((p, y) for _, p, y in models)
     groups = None if clusters is None else clusters_of(clusters, floating_dtype(samples), weights)
     weights = _enough(weights) if groups is None and weights is not None else weights
-    return _tested_difference(kernels, samples, weights, groups, alternative)
+    return _tested_difference(kernels, samples, weights, groups)
 
 
-@functools.partial(jax.jit, static_argnums=4)
+@jax.jit
 def _tested_difference(
     kernels: tuple[Kernel, ...],
     samples: tuple[DataSet, ...],
     weights: jax.Array | None,
     groups: Clusters | None,
-    alternative: str,
 ) -> SKCEDifference:
     """Checked `skce_difference`."""
     estimate, error, freedom = moments(kernels, samples, weights, groups)
-    rounding = 32 * jnp.finfo(estimate.dtype).eps * _size(kernels, samples)
+    sizes = sum(map(jnp.abs, map(diagonal, kernels, samples)))  # of h of both models
+    rounding = 32 * jnp.finfo(estimate.dtype).eps * jnp.mean(sizes)
     is_known = (jnp.abs(estimate) > rounding) & (error > 0)
     z = estimate / jnp.where(is_known, error, 1)
     statistic = checks.nan_with(jnp.where(is_known, z, 0), (estimate, error))
-    return SKCEDifference(statistic, pvalue_of(statistic, alternative, freedom), estimate)
+    return SKCEDifference(statistic, pvalue_of(statistic, freedom, two_sided=True), estimate)
 
 
 def _enough(weights: jax.Array) -> jax.Array:

@@ -4,7 +4,6 @@ One program evaluates a function of the observed targets and of B redrawn ones, 
 the hypothesis these B + 1 values are exchangeable, so the rank of the observed value is uniform.
 """
 
-import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,15 +27,10 @@ Means = tuple[jax.Array, jax.Array]  # of h off and on the diagonal
 _MANY = 1e11  # evaluations of kernels, which take minutes on any device
 
 
-def rank_among_redraws(
-    *data: Any,
-    adjust: bool = False,
-    draws: str = "targets resampled under the null",
-    **options: Any,
-) -> CalibrationTestResult:
+def rank_among_redraws(*data: Any, adjust: bool = False, **options: Any) -> CalibrationTestResult:
     """Test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
     observed, null_samples = observed_and_redrawn(*data, **options)
-    return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
+    return simulated_result(observed, null_samples, observed, adjust=adjust)
 
 
 def observed_and_redrawn(
@@ -67,10 +61,8 @@ def observed_and_redrawn(
     if redraw is draw:
         check_draws(predictions, targets)
     batch_size = batch_size or default_batch_size(num_bytes)
-    return _pool(statistic, redraw, batch_size, _split(key, num_draws), data, predictions, targets)
-
-
-_split = jax.jit(jax.random.split, static_argnums=1)  # one program for all tests
+    keys = jax.random.split(key, num_draws)
+    return _pool(statistic, redraw, batch_size, keys, data, predictions, targets)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -99,7 +91,7 @@ def means_of_redraws(
     weights: jax.Array | None,
     *,
     num_draws: int,
-    batch_size: int | None,
+    batch_size: int | None = None,
 ) -> tuple[Means, jax.Array | int]:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
@@ -121,12 +113,8 @@ def means_of_redraws(
             stacklevel=5,
         )
     size = batch_size or default_batch_size(plan.num_bytes)
-    data = plan, predictions, weights
-    return over_pool(_split(key, num_draws), _redrawn, _means, data, targets, size, _with_views), n
-
-
-def _with_views(data: tuple[Plan, Distribution, Any]) -> tuple[Plan, Distribution, Any]:
-    return data[0].with_views(), *data[1:]
+    keys, data = jax.random.split(key, num_draws), (plan, predictions, weights)
+    return over_pool(keys, _redrawn, _means, data, targets, size), n
 
 
 def _redrawn(data: tuple[Plan, Distribution, Any], key: jax.Array) -> PyTree:
@@ -138,7 +126,7 @@ def _means(data: tuple[Plan, Distribution, Any], targets: PyTree) -> Means:
     return as_means(number_of(predictions, weights), *plan.sums(predictions, targets, weights))
 
 
-@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size", "once"))
+@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size"))
 def over_pool(
     keys: jax.Array,
     redraw: Callable[[Any, jax.Array], T],
@@ -146,7 +134,6 @@ def over_pool(
     data: PyTree,
     targets: T,
     batch_size: int,
-    once: Callable[[Any], Any] = lambda data: data,
 ) -> Result:
     """Values of a function of targets, the observed ones first, then the redrawn ones.
 
@@ -157,7 +144,6 @@ def over_pool(
         data: what both need; a pytree of arrays.
         targets: the observed ones, [n, ...].
         batch_size: largest b.
-        once: data → first argument of `evaluate`, computed once.
 
     Returns:
         The pytree of values, [B + 1, ...] each.
@@ -165,7 +151,7 @@ def over_pool(
 
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
-        one, shared = functools.partial(redraw, data), once(data)
+        one = functools.partial(redraw, data)
 
         def batch(items: tuple[jax.Array, jax.Array]) -> Result:
             keys, is_observed = items
@@ -175,7 +161,7 @@ def over_pool(
             def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
                 return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
 
-            return evaluate(shared, jax.tree.map(chosen, targets, drawn))
+            return evaluate(data, jax.tree.map(chosen, targets, drawn))
 
         return map_batches(items, batch, batch_size)
 
@@ -213,28 +199,19 @@ def warn_of_members(predictions: Distribution) -> None:
         warnings.warn(f"{words} for every number of members", UserWarning, stacklevel=4)
 
 
-@dataclasses.dataclass(frozen=True)
-class Bound:
-    """Partial function that compares by its function and arguments."""
+def values_of(data: tuple[Callable[..., Any], Any], *samples: Any) -> PyTree:
+    """Floating-point values of a user's statistic of predictions and targets.
 
-    function: Callable[..., Any]
-    first: tuple[Any, ...]
+    Args:
+        data: `Partial(statistic)`, and weights or None.
+        samples: predictions and targets.
+    """
 
-    def __call__(self, *others: Any) -> Any:
-        """The value."""
-        return self.function(*self.first, *others)
-
-
-def checked_statistic(statistic: Callable[..., Any]) -> Callable[..., Any]:
-    """The statistic as (weights or None, predictions, targets) → floating-point values."""
-    return Bound(_values, (statistic,))
-
-
-def _values(statistic: Callable[..., Any], weights: Any, *samples: Any) -> PyTree:
     def number(leaf: Numbers) -> jax.Array:
         leaf = jnp.asarray(checks.real("statistic", leaf))
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are integers
 
+    statistic, weights = data
     options = {} if weights is None else {"weights": weights}
     values = jax.tree.map(number, statistic(*samples, **options))
     if not any(map(jnp.size, jax.tree.leaves(values))):

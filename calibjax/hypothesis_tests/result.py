@@ -175,12 +175,13 @@ def simulated_result(
     estimate: Any,
     *,
     adjust: bool = False,
+    draws: str = "targets resampled under the null",
+    entries: str | None = None,
     missing: str = _MISSING,
-    **attributes: Any,
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, an array, or a pytree of statistics.
 
-    Warns of redraws whose statistic is NaN; `missing` ends the warning. Further keywords are
+    Warns of redraws whose statistic is NaN; `missing` ends the warning. `draws` and `entries` are
     attributes of the result.
 
     Raises:
@@ -193,14 +194,11 @@ def simulated_result(
     if num_missing:
         few = f"statistic: {num_missing} of the statistics under the null are nan"
         warnings.warn(f"{few} and count against rejection; {missing}", UserWarning, stacklevel=5)
-    pvalue, adjusted = _pvalues(statistic, null_samples, adjust)
-    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, **attributes)
-
-
-def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(pools.simulated_pvalue, statistic, null_samples)
     adjusted = pools.adjusted_pvalues(statistic, null_samples) if adjust else None
-    return pools.as_arrays((pvalue, adjusted))
+    pvalue, adjusted = pools.as_arrays((pvalue, adjusted))
+    numbers = statistic, pvalue, estimate, null_samples, adjusted
+    return CalibrationTestResult(*numbers, draws=draws, entries=entries)
 
 
 def skce_result(
@@ -259,14 +257,16 @@ def standard_law(like: jax.Array, freedom: ArrayLike | None = None) -> Normal | 
 
 
 def pvalue_of(
-    statistic: jax.Array, alternative: str = "greater", freedom: ArrayLike | None = None
+    statistic: jax.Array, freedom: ArrayLike | None = None, *, two_sided: bool = False
 ) -> jax.Array:
     """p-value of a statistic with a standard normal or Student's distribution."""
-    if alternative != "greater":
-        statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
-    value = standard_law(statistic, freedom).cdf(-statistic)
-    value = 2 * value if alternative == "two-sided" else value
-    return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
+    value = standard_law(statistic, freedom).cdf(-(abs(statistic) if two_sided else statistic))
+    return positive(2 * value if two_sided else value)
+
+
+def positive(pvalue: jax.Array) -> jax.Array:
+    """p-value that does not underflow to zero."""
+    return jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)
 
 
 @record
@@ -275,7 +275,7 @@ class ConfidenceInterval:
 
     Attributes:
         low: lower limit; it may be negative, like the estimate.
-        high: upper limit; infinity if only a lower limit was requested.
+        high: upper limit.
         estimate: estimate of the SKCE, unbiased unless another estimator was requested.
         standard_error: standard error of the estimate; None for a distribution-free interval.
         effective_size: number of samples or clusters behind the standard error, (Σ_i w_i)² / Σ_i
@@ -297,25 +297,11 @@ class ConfidenceInterval:
         return f"{type(self).__name__}({_shown(self.estimate)}{error}, {limits})"
 
 
-def interval_of(
-    low: jax.Array, high: jax.Array, estimate: jax.Array, error: Any, alternative: str
-) -> ConfidenceInterval:
-    """Interval from its limits; a one-sided interval has only one."""
-    low = jnp.full_like(estimate, -jnp.inf) if alternative == "less" else low
-    high = jnp.full_like(estimate, jnp.inf) if alternative == "greater" else high
-    return ConfidenceInterval(low, high, estimate, error)
-
-
-@functools.partial(jax.jit, static_argnames="alternative")
+@jax.jit
 def asymptotic_interval(
-    estimate: jax.Array,
-    error: jax.Array,
-    level: ArrayLike,
-    freedom: ArrayLike | None = None,
-    *,
-    alternative: str = "two-sided",
+    estimate: jax.Array, error: jax.Array, level: ArrayLike, freedom: ArrayLike | None = None
 ) -> ConfidenceInterval:
     """Interval for an estimate with a normal or Student's distribution."""
-    tail = jnp.asarray((1 - level) / (2 if alternative == "two-sided" else 1), estimate.dtype)
+    tail = jnp.asarray((1 - level) / 2, estimate.dtype)
     reach = -standard_law(tail, freedom).icdf(tail) * error
-    return interval_of(estimate - reach, estimate + reach, estimate, error, alternative)
+    return ConfidenceInterval(estimate - reach, estimate + reach, estimate, error)

@@ -5,7 +5,7 @@ Recalibrations and kernels that are fitted to past forecasts bet against the nex
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -24,11 +24,14 @@ from calibjax.distributions import Bernoulli, Ensemble, Mixture, MvNormal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
 from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.estimators.pit import _jump
+from calibjax.hypothesis_tests.result import positive
+from calibjax.hypothesis_tests.statistics import has_jumps
 from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
 from calibjax.kernels.base import Conditional, prediction_kernel, without_draws
 from calibjax.kernels.defaults import distance_of_predictions
 from calibjax.kernels.expectations import check_expectations
-from calibjax.kernels.residuals import VECTORS, NormalScore, is_of_counts, normal_score
+from calibjax.kernels.residuals import VECTORS, NormalScore, normal_score
 from calibjax.recalibration import (
     AffineScaling,
     KernelRecalibration,
@@ -86,9 +89,7 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
         outcome = one_hot(targets, probs.shape[1], probs.dtype)
         return Forecast(predictions, targets, logits, probs, outcome)
     score, outcome = jax.vmap(_located)(plain, targets)
-    if isinstance(
-        bare(predictions), Ensemble
-    ):  # kernels must not depend on which value is the target
+    if isinstance(plain, Ensemble):  # kernels must not depend on which value is the target
         values = jnp.concatenate([plain.values, targets[:, None]], 1)
         predictions = like(predictions, Ensemble(values))
     return Forecast(predictions, targets, score, jnp.full_like(outcome, 1 / NUM_CELLS), outcome)
@@ -97,16 +98,12 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
 def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
     """Score of a target, and its share in each cell."""
     dtype = floating_dtype(p)
-    if isinstance(p, Ensemble):
-        # Under calibration the rank of the target among the m + 1 values is uniform.
-        below, upto = jnp.sum(p.values < y), jnp.sum(p.values <= y)
-        levels = jnp.stack([below, upto + 1]).astype(dtype) / (p.values.size + 1)
-    elif is_of_counts(p):
-        levels = p.cdf(y - jnp.arange(2)[::-1]).astype(dtype)
-    else:
+    if not has_jumps(p):
         score = normal_score(p, y)
         outcome = jnp.zeros(0, score.dtype) if isinstance(p, VECTORS) else _cell(score)
         return Score(score, jnp.square(score)), outcome
+    # Under calibration the rank of the target among the m + 1 values of an ensemble is uniform.
+    levels = jnp.stack(_jump(p, y)).astype(dtype)
     mass = levels[1] - levels[0]
     is_wide = mass > 0  # and not lost by rounding
     unit = jnp.where(is_wide, mass, 1)
@@ -292,7 +289,7 @@ class KernelBet(Near):
 
 @record
 class LogitBet(Bet):
-    """Bet on slopes and biases of log-probabilities, by online Newton steps.
+    """Bet on the slope or the biases of log-probabilities, by online Newton steps.
 
     Each forecast has a score s and an information I at the θ of its time. The sums A of I and b of
     s + I θ give θ = (A + κ)⁻¹ b. Up to later changes of θ, this maximises the likelihood of the
@@ -304,10 +301,7 @@ class LogitBet(Bet):
     def _map(self, theta: jax.Array) -> LogitMap:
         if isinstance(self.method, TemperatureScaling):
             return LogitMap(1 + theta[0], jnp.zeros(1, theta.dtype))
-        if self.method.structure == "bias":
-            return LogitMap(jnp.ones((), theta.dtype), theta)
-        slopes, biases = jnp.split(theta, 2)
-        return LogitMap(1 + slopes, biases)
+        return LogitMap(jnp.ones((), theta.dtype), theta)
 
     def _log_probs(self, theta: jax.Array, logits: jax.Array) -> jax.Array:
         return jax.nn.log_softmax(self._map(theta)(logits))
@@ -319,10 +313,9 @@ class LogitBet(Bet):
 
     def start(self, past: Past, new: Forecast) -> Learned:
         """Sums without terms."""
-        m, dtype = new.view.size, new.view.dtype
-        structure = getattr(self.method, "structure", None)
-        size = {None: 1, "bias": m}.get(structure, 2 * m)
-        return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
+        size = 1 if isinstance(self.method, TemperatureScaling) else new.view.size
+        zeros = jnp.zeros(size, new.view.dtype)
+        return jnp.zeros((size, size), zeros.dtype), zeros
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Sums with one more term."""
@@ -334,19 +327,13 @@ class LogitBet(Bet):
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
     def params(self, learned: Learned) -> LogitMap:
-        """Slopes and biases."""
+        """Slope and biases."""
         return self._map(self._theta(learned))
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Log-likelihood ratio of the recalibrated probabilities."""
         gains = self._log_probs(self._theta(learned), new.view) - jax.nn.log_softmax(new.view)
         return gains[new.target][None] + 0 * new.outcome[:1]  # NaN for a missing label
-
-
-def _of_floats(change: Callable[[jax.Array], jax.Array], params: PyTree) -> PyTree:
-    """Params with changed floating-point numbers."""
-    is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
-    return jax.tree.map(lambda x: change(x) if is_float(x) else x, params)
 
 
 def _are_finite(params: PyTree) -> jax.Array:
@@ -365,14 +352,13 @@ class RefittedBet(Bet):
     method: Any
 
     def _fit(self, forecasts: Forecast, weights: jax.Array) -> PyTree:
-        params = self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
-        return _of_floats(lambda x: x.astype(weights.dtype), params)
+        return self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
 
     def start(self, past: Past, new: Forecast) -> Learned:
         """No params yet."""
         params = jax.eval_shape(self._fit, *past)
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
-        return _of_floats(lambda x: x + jnp.nan, zeros), jnp.zeros((), jnp.int32)
+        nan = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan).astype(x.dtype), params)
+        return nan, jnp.zeros((), jnp.int32)
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Params of the past, fitted again when due."""
@@ -430,14 +416,6 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
     return bets
 
 
-def bets_by_name(bets: Any, predictions: Distribution) -> dict[str, Bet]:
-    """User-supplied or default bets by name; refuses unsupported ones."""
-    if bets is None:
-        return _default_bets(predictions)
-    bets = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
-    return {str(name): _as_bet(f"bets['{name}']", bet, predictions) for name, bet in bets.items()}
-
-
 def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     plain = bare(predictions)
     is_of_classes = hasattr(plain, "class_probs")
@@ -445,8 +423,8 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
         return AffineBet()
     if isinstance(bet, KernelRecalibration) and not is_of_classes:
         return _local(bet, predictions)
-    is_full = getattr(bet, "structure", "") == "full"
-    if isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes and not is_full:
+    is_light = getattr(bet, "structure", "bias") == "bias"
+    if isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes and is_light:
         return LogitBet(bet)
     if isinstance(bet, TensorProduct):
         kernel: TensorProduct = checks.kernel_values(bet, place)
@@ -661,17 +639,20 @@ def _forget(name: str, value: Any, seen: Seen) -> Any:
 def betting_against(
     bets: Any, predictions: Any, horizon: int, window: int, forget: Any, significance_level: Any
 ) -> Betting:
-    """Bets against predictions of this family."""
+    """User-supplied or default bets against predictions; refuses unsupported ones."""
     dtype = floating_dtype(predictions)
     threshold = jnp.asarray(-jnp.log(significance_level), dtype)
-    by_name = bets_by_name(bets, predictions)
+    if bets is None:
+        by_name = _default_bets(predictions)
+    else:
+        named = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
+        by_name = {str(x): _as_bet(f"bets['{x}']", bet, predictions) for x, bet in named.items()}
     return Betting(by_name, jnp.asarray(forget, dtype), threshold, horizon, window)
 
 
 def result_of(betting: Betting, state: Wealth, logs: dict[str, jax.Array]) -> EProcessResult:
     """Result of a state with the log wealth of each bet."""
-    pvalue = jnp.exp(-jnp.maximum(state.largest, 0))
-    pvalue = jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)  # never zero
+    pvalue = positive(jnp.exp(-jnp.maximum(state.largest, 0)))
     crossing = checks.missing_unless(~jnp.isnan(pvalue), state.crossing)
     learned = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
     params = {name: x for name, x in learned.items() if x is not None}  # global recalibrations
@@ -719,9 +700,8 @@ def e_process(
     - `recalibration.AffineScaling` for numbers and vectors: shift and scale of the normal scores,
       with a prior of 20 calibrated forecasts, by running sums;
     - `recalibration.KernelRecalibration` for numbers and vectors, fitted for each prediction;
-    - `TemperatureScaling` for classes, and `MatrixScaling` with structure "bias" or "diagonal":
-      slopes and biases of log-probabilities with a normal prior of precision 20, by online Newton
-      steps;
+    - `TemperatureScaling` and `MatrixScaling(structure="bias")` for classes: slope or biases of
+      log-probabilities with a normal prior of precision 20, by online Newton steps;
     - `kernels.TensorProduct(k_P, k_Y)` with a kernel on labels, or `kernels.NormalScore` for
       numbers. Let c be a class, or one of 32 cells of equal probability, and o(c) = 1 for the class
       or the cell of y_t. Then e_t = Σ_c o(c) r_c with

@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import gammaincc, ndtr
+from jax.scipy.special import ndtr
+from jax.scipy.stats import chi2
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.fitting import centered, has_maximum, log_odds, most_likely
+from calibjax._core.fitting import centered, has_maximum, log_odds, most_likely, newton_minimum
 from calibjax._core.gate import checked, inner
-from calibjax._core.pytree import Numbers, PyTree, record, varying_as
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli, Ensemble, Uniform
 from calibjax.distributions.base import ClassPredictions, Distribution
@@ -55,12 +56,6 @@ def with_textbook_pvalue(pvalue: Callable[..., jax.Array]) -> Callable[[Any], An
 def two_sided(value: jax.Array, *_: object, **__: object) -> jax.Array:
     """P(|Z| ≥ x) of a standard normal Z."""
     return 2 * ndtr(-value)
-
-
-def chi_squared(value: jax.Array, degrees: jax.Array | int) -> jax.Array:
-    """P(X ≥ x) for χ² with these degrees of freedom."""
-    half = jnp.asarray(degrees, value.dtype) / 2
-    return gammaincc(half, value / 2)
 
 
 def beyond_brownian_motion(value: jax.Array, *_: object, **__: object) -> jax.Array:
@@ -263,7 +258,7 @@ def _of_groups(
 ) -> jax.Array:
     bins = bins_of(EqualMassBins(num_bins), bare(predictions))
     is_used = jnp.zeros(bins.size, bool).at[bins].set(True)
-    return chi_squared(value, jnp.sum(is_used))
+    return chi2.sf(value, jnp.sum(is_used))
 
 
 @with_textbook_pvalue(_of_groups)
@@ -491,10 +486,11 @@ def calibration_slope_intercept(
 def _slope_intercept(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> SlopeIntercept:
     x = log_odds(probs)
     exists = has_maximum(x, targets == 1) & ~jnp.any(jnp.isnan(x))
-    line = most_likely(exists, x, targets.astype(x.dtype))
+    targets = targets.astype(x.dtype)
+    line = most_likely(exists, x, targets)
     fitted = jax.nn.sigmoid(line.slope * x + line.intercept)
     slopes, total, center = centered(fitted * (1 - fitted), x)
-    shift, of_shift = _in_the_large(x, targets)
+    shift, of_shift = _in_the_large(exists, x, targets)
     estimates = *line, shift
     errors = 1 / slopes, 1 / total + jnp.square(center) / slopes, 1 / of_shift
     both = zip(estimates, map(jnp.sqrt, errors), strict=True)
@@ -502,18 +498,16 @@ def _slope_intercept(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> 
     return SlopeIntercept(*intervals)
 
 
-def _in_the_large(x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _in_the_large(
+    exists: jax.Array, x: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Maximum-likelihood b of log-odds x + b, and its information."""
 
-    def step(x: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-        probs, complements = jax.nn.sigmoid(x + b), jax.nn.sigmoid(-x - b)
-        information = jnp.sum(probs * complements)
-        return jnp.sum(jnp.where(targets == 1, complements, -probs)) / information, information
+    def loss(b: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.mean(jax.nn.softplus(x + b) - targets * (x + b))
 
-    def damped(_: int, b: jax.Array) -> jax.Array:
-        change = step(lax.stop_gradient(x), b)[0]
-        return b + jnp.sign(change) * jnp.log1p(jnp.abs(change))
-
-    b = lax.fori_loop(0, 50, damped, varying_as(jnp.zeros((), x.dtype), (x, targets)))
-    b += step(x, b)[0]
-    return b, step(x, b)[1]
+    fixed = lax.stop_gradient(x)
+    b = newton_minimum(lambda b: loss(b[0], fixed), jnp.zeros(1, x.dtype), exists)[0]
+    # One more step converges, and its derivatives are those of the implicit function theorem.
+    b -= jax.grad(loss)(b, x) / lax.stop_gradient(jax.hessian(loss)(b, x))
+    return b, x.size * jax.hessian(loss)(b, x)

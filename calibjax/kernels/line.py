@@ -18,7 +18,7 @@ from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
 from calibjax.kernels.stationary import Exponential, Stationary, rate
-from calibjax.operators.line import Exponentials
+from calibjax.operators.kernel_matrix import Exponentials
 
 
 def pair_distance(distance: Callable[[T, T], jax.Array], x: T, y: T) -> jax.Array:

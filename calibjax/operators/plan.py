@@ -42,7 +42,6 @@ _ON_LINE_FROM = 1000  # predictions from which a sum on a line is faster than ov
 _FACTORED_FROM = 256  # predictions; for fewer, all pairs are as cheap
 _LARGEST_RANK = 512  # a search for more would take as long as sums over pairs
 _MOST_NUMBERS = 2**26  # features of all samples of a sum over pairs that is evaluated once
-_VIEW_NUMBERS = 2**24  # stored numbers of predictions for all redraws
 _DENSE_LABELS = 64  # classes up to which matrix products are faster than sums by label
 _COLUMNS = 192  # of a matrix product from which it takes longer than the matrix
 
@@ -123,38 +122,25 @@ class Featured:
         kernel: target kernel.
         prepared: data for its features.
         operators: matrices of different kernels on predictions.
-        seen: data of the predictions for the features; None to compute it with them.
     """
 
     kernel: Any
     prepared: Any
     operators: tuple[Any, ...]
-    seen: tuple[Any, ...] | None = None
-
-    def with_views(self, predictions: Any) -> "Featured":
-        """With the data common to all targets, unless it takes much memory."""
-        shapes = jax.eval_shape(lambda: views(self.kernel, self.prepared, predictions))
-        if sum(leaf.size for leaf in jax.tree.leaves(shapes)) > _VIEW_NUMBERS:
-            return self
-        seen = views(self.kernel, self.prepared, predictions)
-        return dataclasses.replace(self, seen=seen)
 
     def sums(self, predictions: Any, targets: PyTree, weights: Any) -> list[Sums]:
         """Sums for targets [b, n, ...], [b] each, for each kernel on predictions."""
         number, n = jax.tree.leaves(targets)[0].shape[:2]
         function, args, xs = self._evaluated(predictions, targets)
         values, results = functools.cache(lambda: _times(weights, function(args, xs))), []
+        in_blocks = n > BLOCK_SIZE or len(self.operators) == 1
+        in_blocks = in_blocks or has_many_labels(self.kernel, predictions)
         for operator in self.operators:
-            is_low_rank = isinstance(operator, LowRank)
-            if is_low_rank and has_many_labels(self.kernel, predictions):
+            if in_blocks and isinstance(operator, LowRank):
                 sums, on = self.outer_sums(operator, predictions, targets, weights)
-                results.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
-                continue
-            if is_low_rank and (n > BLOCK_SIZE or len(self.operators) == 1):
-                forms = operator.forms_of(function, args, xs, weights)
+                off = jnp.sum(jnp.square(sums), (1, 2)) - on
             else:
-                forms = operator.forms(values())
-            off, on = (form.reshape(-1, number).sum(0) for form in forms)
+                off, on = (form.reshape(-1, number).sum(0) for form in operator.forms(values()))
             results.append((off, on + self._offset(predictions, operator, weights)))
         return results
 
@@ -175,11 +161,11 @@ class Featured:
     def _evaluated(self, predictions: Any, targets: PyTree) -> tuple[Any, Any, Any]:
         """Function and arguments for features [r b, n] of targets [b, n, ...]."""
         ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
-        return _features_of_samples, (self.kernel, self.prepared), (predictions, self.seen, ys)
+        return _features_of_samples, (self.kernel, self.prepared), (predictions, ys)
 
     def _offset(self, predictions: Any, operator: Any, weights: Any) -> jax.Array | float:
         """Offset of the diagonal from the squares of features."""
-        seen = self.seen or views(self.kernel, self.prepared, predictions)
+        seen = views(self.kernel, self.prepared, predictions)
         each = offsets(self.kernel, self.prepared, predictions, seen)
         return 0.0 if each is None else jnp.sum(operator.diagonal * _times(weights, each, 2))
 
@@ -197,11 +183,11 @@ def _times(weights: Any, values: jax.Array, power: int = 1) -> jax.Array:
     return values if weights is None else values * weights**power
 
 
-def _features_of_samples(featured: tuple[Any, Any], samples: tuple[Any, Any, Any]) -> jax.Array:
+def _features_of_samples(featured: tuple[Any, Any], samples: tuple[Any, Any]) -> jax.Array:
     """Features of several targets [m, b, ...] of m predictions, [r b, m]."""
-    predictions, seen, targets = samples
+    predictions, targets = samples
     targets = jax.tree.map(lambda y: jnp.moveaxis(y, 1, 0), targets)
-    values = batch_features(*featured, predictions, targets, seen)
+    values = batch_features(*featured, predictions, targets)
     return values.reshape(-1, values.shape[-1])
 
 
@@ -251,11 +237,6 @@ class View:
     predictions: Any
     featured: tuple[Featured, ...]
     others: tuple[Kernel, ...]
-
-    def with_views(self) -> "View":
-        """With the data common to all targets."""
-        featured = tuple(each.with_views(self.predictions) for each in self.featured)
-        return dataclasses.replace(self, featured=featured)
 
     def sums(self, predictions: Any, targets: PyTree, weights: Any) -> Sums:
         """Sums for targets [b, n, ...], [b, K] each: featured kernels, then the others."""
@@ -315,16 +296,6 @@ class Plan:
     order: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_bytes: int = dataclasses.field(metadata={"static": True})
     num_by_pairs: int = dataclasses.field(metadata={"static": True})
-
-    def with_views(self) -> "Plan":
-        """With the data common to all targets, computed once."""
-        parts = (
-            Alike(jax.lax.map(View.with_views, part.views))
-            if isinstance(part, Alike)
-            else part.with_views()
-            for part in self.parts
-        )
-        return dataclasses.replace(self, parts=tuple(parts))
 
     def mapped(self, function: Callable[[View], PyTree]) -> PyTree:
         """Values of a function of each view, [b, K] for K kernels, in the order of all kernels."""

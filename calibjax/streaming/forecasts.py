@@ -9,22 +9,13 @@ from calibjax._core import checks
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import sample_targets
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.sequential import (
-    WINDOW,
-    Betting,
-    EProcessResult,
-    Forecast,
-    Wealth,
-    betting_against,
-    forecasts_of,
-    result_of,
-)
-from calibjax.streaming.base import accumulating
+from calibjax.hypothesis_tests import sequential
+from calibjax.streaming.sums import accumulating
 
 
 @record
 class EProcess:
-    """Wealth of bets against calibration, from sequential forecasts.
+    """sequential.Wealth of bets against calibration, from sequential forecasts.
 
     It is `hypothesis_tests.e_process` with states of constant size, and returns the wealth after
     the last forecast. States are not sums and cannot be merged, because forecasts have an order.
@@ -65,18 +56,20 @@ class EProcess:
     forget: jax.Array | float = 1.0
     significance_level: jax.Array | float = 0.05
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
-    window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
+    window: int = dataclasses.field(default=sequential.WINDOW, metadata={"static": True})
 
-    def _started(self) -> tuple[Betting, Forecast, Wealth]:
+    def _started(self) -> tuple[sequential.Betting, sequential.Forecast, sequential.Wealth]:
         """Bets, an example of a forecast, and the state before any."""
         predictions = jax.tree.map(lambda x: x[:1], self.example_predictions)
-        example = forecasts_of(predictions, sample_targets(jax.random.key(0), predictions))
+        example = sequential.forecasts_of(
+            predictions, sample_targets(jax.random.key(0), predictions)
+        )
         options = self.horizon, self.window, self.forget, self.significance_level
-        betting = betting_against(self.bets, example.prediction, *options)
+        betting = sequential.betting_against(self.bets, example.prediction, *options)
         return betting, example, betting.start(example)
 
     @accumulating()
-    def init(self) -> Wealth:
+    def init(self) -> sequential.Wealth:
         """State before any forecasts.
 
         Raises:
@@ -89,12 +82,12 @@ class EProcess:
     @accumulating()
     def update(
         self,
-        state: Wealth,
+        state: sequential.Wealth,
         predictions: Distribution,
         targets: Numbers,
         *,
         times: Numbers | None = None,
-    ) -> Wealth:
+    ) -> sequential.Wealth:
         """State after a batch of forecasts.
 
         Args:
@@ -113,15 +106,15 @@ class EProcess:
             ValueError: if shapes or values are wrong, or times are out of order.
         """
         betting, example, _ = self._started()
-        forecasts = forecasts_of(predictions, targets)
+        forecasts = sequential.forecasts_of(predictions, targets)
         kinds = forecasts.prediction, "example_predictions", example.prediction
         checks.same_kind("predictions", *kinds)
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)
         return betting.after(state, forecasts)[0]
 
     @accumulating()
-    def result(self, state: Wealth) -> EProcessResult:
-        """Wealth after the forecasts so far.
+    def result(self, state: sequential.Wealth) -> sequential.EProcessResult:
+        """sequential.Wealth after the forecasts so far.
 
         Raises:
             TypeError: if the state is of the wrong kind.
@@ -129,4 +122,4 @@ class EProcess:
         """
         betting = self._started()[0]
         logs = {name: betting.total(x) for name, x in state.logs.items()}
-        return result_of(betting, state, logs)
+        return sequential.result_of(betting, state, logs)

@@ -11,7 +11,6 @@ from jax.typing import DTypeLike
 
 from calibjax import operators
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.environment import default_batch_size
 from calibjax._core.gate import Seen, group_ids, passed
 from calibjax._core.pytree import Numbers, PyTree, record
@@ -24,11 +23,20 @@ from calibjax.hypothesis_tests.redraws import as_means, over_pool, warn_of_membe
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.base import without_draws
-from calibjax.kernels.expectations import features, has_offsets, prepare_features
+from calibjax.kernels.expectations import has_offsets, prepare_features
 from calibjax.operators.kernel_matrix import LowRank
-from calibjax.operators.plan import Featured, bytes_of_redraw, sample_pair
-from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
-from calibjax.streaming.sums import mean_and_error, with_numbers, without_numbers
+from calibjax.operators.plan import Featured, bytes_of_redraw, num_features, sample_pair
+from calibjax.streaming.sums import (
+    Accumulator,
+    State,
+    accumulating,
+    added,
+    enough,
+    mean_and_error,
+    with_numbers,
+    without_numbers,
+    zeros,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +64,13 @@ class FeaturedProduct:
         return zeros({"samples": (), **others}, sums, self.dtype)
 
     def data(self, predictions: Distribution, targets: jax.Array, weights: Any) -> tuple:
-        """Data for `sums_of_batch`; refuses predictions of another kind or precision."""
+        """Data for `sums_of_batch`; refuses predictions of another kind."""
         refuse_without_expectations(self.kernel, predictions)
         plain, landmarks = map(without_draws, (predictions, self.landmarks))
         checks.same_kind("predictions", plain, _LANDMARKS, landmarks)
-        dtype = floating_dtype(predictions)
-        if jnp.finfo(dtype).bits > jnp.finfo(self.dtype).bits:
-            expected = f"at most the precision of the landmarks, {self.dtype}"
-            raise ValueError(f"predictions: expected {expected}, got {dtype}")
         n = checks.leading_size("targets", targets)
         weights = jnp.ones(n, self.dtype) if weights is None else weights.astype(self.dtype)
-        return self.kernel, self.prepared, predictions, targets, weights
+        return self.kernel, self.prepared, predictions, weights
 
 
 def _featured(accumulator: Any) -> FeaturedProduct:
@@ -84,60 +88,63 @@ def _featured(accumulator: Any) -> FeaturedProduct:
         if prepared is None or has_offsets(kernel.target, landmarks):
             expected = "a kernel with few features for the range of landmarks and example targets"
             raise ValueError(f"kernel.target: expected {expected}, got {kernel.target}")
-        first = jax.tree.map(lambda leaf: leaf[0], data)
-        number = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first).size
         factor = jax.eval_shape(prediction.factor, landmarks)
-    shape = factor.shape[1], number
+    shape = factor.shape[1], num_features(kernel.target, prepared, *data)
     return FeaturedProduct(kernel, prepared, landmarks, shape, factor.dtype)
 
 
 _LANDMARKS = "kernel.prediction.landmarks"
 
 
-def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distribution, PyTree]:
-    """Landmarks with targets drawn from them, and with example targets."""
+def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Any, ...]:
+    """Landmarks, repeated if necessary, with targets drawn from them and with example targets."""
     checks.method(_LANDMARKS, landmarks, "sample")
-    drawn = draw(jax.random.key(0), landmarks)
-    if example_targets is None:
-        return landmarks, drawn
-    size = checks.leading_size(_LANDMARKS, landmarks)
-    number = size + checks.leading_size("example_targets", np.asarray(example_targets))
-    again = jax.tree.map(lambda leaf: leaf[np.arange(number) % size], landmarks)
-    of_examples = jax.tree.map(lambda leaf: leaf[size:], again)
-    _, targets = passed(predictions=of_examples, targets=example_targets)
-    return again, jax.tree.map(lambda x, y: jnp.append(x, y.astype(x.dtype), 0), drawn, targets)
+    targets = drawn = draw(jax.random.key(0), landmarks)
+    if example_targets is not None:
+        targets = np.concatenate([drawn, np.asarray(example_targets, drawn.dtype)])
+    rows = np.arange(len(targets)) % len(drawn)
+    return passed(predictions=jax.tree.map(lambda leaf: leaf[rows], landmarks), targets=targets)
 
 
 @functools.partial(jax.jit, static_argnames="batch_size")
-def sums_of_batch(data: tuple, redraws: tuple | None = None, batch_size: int = 1) -> dict[str, Any]:
+def sums_of_batch(
+    data: tuple,
+    targets: PyTree,
+    indices: jax.Array | None = None,
+    keys: jax.Array | None = None,
+    batch_size: int = 1,
+) -> dict[str, Any]:
     """Sums of the state after a batch, or of a pool with redrawn targets.
 
     Args:
-        data: kernel, data for its features, predictions, targets and weights.
-        redraws: keys of the redraws, and indices of the samples.
+        data: kernel, data for its features, predictions and weights.
+        targets: of the batch, [n, ...].
+        indices: of the samples, [n].
+        keys: of the redraws, [B].
         batch_size: number of redraws at once.
     """
-    *shared, targets, weights = data
-
-    def evaluate(data: tuple, targets: PyTree) -> dict[str, jax.Array]:
-        kernel, prepared, predictions, weights = data[:4]
-        operator = LowRank(kernel.prediction.factor(predictions))
-        featured = Featured(kernel.target, prepared, (operator,))
-        sums, diagonal = featured.outer_sums(operator, predictions, targets, weights)
-        return {"features": sums, "diagonal": diagonal}
-
-    def redraw(data: tuple, key: jax.Array) -> jax.Array:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, data[4])
-        return draw_each(keys, data[2])
-
-    if redraws is None:
-        one = evaluate((*shared, weights), jax.tree.map(lambda y: y[None], targets))
+    if keys is None:
+        one = _evaluated((data, indices), jax.tree.map(lambda y: y[None], targets))
         sums = jax.tree.map(lambda x: x[0], one)
     else:
-        keys, indices = redraws
-        data = *shared, weights, indices
-        sums = over_pool(keys, redraw, evaluate, data, targets, batch_size)
+        sums = over_pool(keys, _redrawn, _evaluated, (data, indices), targets, batch_size)
+    weights = data[-1]
     return sums | {"weights": jnp.sum(weights), "squared weights": jnp.sum(jnp.square(weights))}
+
+
+def _evaluated(numbered: tuple, targets: PyTree) -> dict[str, jax.Array]:
+    """Sums for several sets of targets."""
+    (kernel, prepared, predictions, weights), _ = numbered
+    operator = LowRank(kernel.prediction.factor(predictions))
+    featured = Featured(kernel.target, prepared, (operator,))
+    sums, diagonal = featured.outer_sums(operator, predictions, targets, weights)
+    return {"features": sums, "diagonal": diagonal}
+
+
+def _redrawn(numbered: tuple, key: jax.Array) -> PyTree:
+    """Targets drawn with the numbers of their indices."""
+    (*_, predictions, _), indices = numbered
+    return draw_each(jax.vmap(jax.random.fold_in, (None, 0))(key, indices), predictions)
 
 
 @record
@@ -188,8 +195,8 @@ class SKCE(Accumulator):
         confidence_level: of the interval with blocks, in (0, 1).
 
     The state has one count, "samples" (of positive weight), and the sums "features", [r, r_Y],
-    "diagonal", "weights" and "squared weights", (). With blocks it has the count "blocks" and the
-    sums of `MeanScore`.
+    "diagonal", "weights" and "squared weights", (). With blocks it is a state of `MeanScore`, whose
+    samples are the blocks.
 
     Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory. With blocks of B samples
     n B / 2 evaluations of h, and the memory of a batch.
@@ -212,10 +219,8 @@ class SKCE(Accumulator):
 
     kernel: Kernel
     example_targets: Numbers | None = None
-    block_size: int | None = dataclasses.field(
-        default=None, kw_only=True, metadata={"static": True}
-    )
-    confidence_level: float = dataclasses.field(default=0.95, kw_only=True)
+    block_size: int | None = dataclasses.field(default=None, metadata={"static": True})
+    confidence_level: float = 0.95
 
     @accumulating()
     def init(self) -> State:
@@ -225,7 +230,7 @@ class SKCE(Accumulator):
             TypeError: if the kernel or an example target is of the wrong kind.
             ValueError: if they have wrong values, or the target kernel has no features.
         """
-        return _featured(self).zeros(()) if self.block_size is None else without_numbers("blocks")
+        return _featured(self).zeros(()) if self.block_size is None else without_numbers()
 
     @accumulating()
     def update(
@@ -256,7 +261,7 @@ class SKCE(Accumulator):
             data = self.kernel, predictions, targets, weights
             return with_numbers(state, *_blocks(self.block_size, *data))
         data = _featured(self).data(predictions, targets, weights)
-        return added(state, {"samples": jnp.sum(data[-1] != 0)}, sums_of_batch(data))
+        return added(state, {"samples": jnp.sum(data[-1] != 0)}, sums_of_batch(data, targets))
 
     @accumulating()
     def result(self, state: State) -> SKCEEstimate | ConfidenceInterval:
@@ -268,9 +273,9 @@ class SKCE(Accumulator):
                 or blocks. If all blocks are equal up to rounding, the interval is NaN.
         """
         if self.block_size is not None:
-            enough(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
+            enough(state.counts["samples"], 2, "at least 2 blocks with a weight > 0")
             return asymptotic_interval(*mean_and_error(state), jnp.asarray(self.confidence_level))
-        is_enough = enough(state, 2, "at least 2 samples with a weight > 0")
+        is_enough = enough(state.counts["samples"], 2, "at least 2 samples with a weight > 0")
         n, unbiased, diagonal = _means(state)
         unbiased = jnp.where(is_enough, unbiased, jnp.nan)
         return SKCEEstimate(unbiased, (diagonal + (n - 1) * unbiased) / n)
@@ -387,9 +392,9 @@ class ExactSKCETest(Accumulator):
         n = len(data[-1])
         if indices is None:
             indices = state.counts["samples"] + jnp.arange(n, dtype=jnp.int32)
-        redraws = jax.random.split(self.key, self.num_draws), indices
-        num_bytes = bytes_of_redraw(n, featured.shape[1], in_blocks=True)
-        sums = sums_of_batch(data, redraws, default_batch_size(num_bytes))
+        keys = jax.random.split(self.key, self.num_draws)
+        size = default_batch_size(bytes_of_redraw(n, featured.shape[1], in_blocks=True))
+        sums = sums_of_batch(data, targets, indices, keys, size)
         counts = {"used": jnp.sum(data[-1] != 0), "zeros": jnp.sum(indices == 0)}
         return added(state, {"samples": n, **counts}, sums)
 
@@ -402,7 +407,7 @@ class ExactSKCETest(Accumulator):
             ValueError: if the state belongs to another accumulator or has fewer than two samples,
                 or if the index zero occurred twice.
         """
-        is_enough = enough(state, 2, "at least 2 samples with a weight > 0", count="used")
+        is_enough = enough(state.counts["used"], 2, "at least 2 samples with a weight > 0")
         zeros = state.counts["zeros"]
         if checks.is_concrete(zeros) and np.any(np.asarray(zeros) > 1):
             got = f"{zeros} of index 0; give indices to update if states are merged"
@@ -423,10 +428,8 @@ def _blocks(
         raise ValueError(f"predictions: expected whole blocks of {block_size} samples, got {got}")
     data = kernel, tuple(samples), weights
     blocks = operators.block_means(sample_pair, *data, block_size=block_size)
-    if weights is None:
-        return blocks, jnp.ones_like(blocks)
-    number = block_size * (block_size - 1) / 2
-    return blocks, operators.block_masses(weights, block_size=block_size) / number
+    each = jnp.ones(n, blocks.dtype) if weights is None else weights
+    return blocks, operators.block_masses(each, block_size=block_size)
 
 
 @jax.jit

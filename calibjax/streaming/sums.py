@@ -1,6 +1,7 @@
-"""Sums over samples: means of numbers with standard errors, and calibration errors in bins."""
+"""Sums over samples: states that can be merged, means with errors, calibration errors in bins."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,21 +10,147 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
+from calibjax._core.gate import Seen, argument, checked, fields_checked, inner, plain_weights
 from calibjax._core.pytree import Numbers, record
 from calibjax.binnings import UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
+from calibjax.operators import tiles
 from calibjax.scores.proper import per_sample
-from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
+
+
+@record
+class Sum:
+    """Compensated sum: long sums lose no digits.
+
+    Attributes:
+        value: rounded sum.
+        lost: sum of the rounding errors.
+    """
+
+    value: jax.Array
+    lost: jax.Array
+
+    def plus(self, term: jax.Array, lost: jax.Array | float = 0) -> "Sum":
+        """Sum with another term, or with another sum and its rounding errors."""
+        value, cut = tiles.add((self.value, self.lost), jnp.asarray(term, self.value.dtype))
+        # ∞ − ∞ is not a rounding error.
+        return Sum(value, jnp.where(jnp.isfinite(value), cut, 0) + lost)
+
+    def total(self) -> jax.Array:
+        """The sum."""
+        return self.value + self.lost
+
+
+@record
+class State:
+    """State of an accumulator, a pytree of arrays of fixed shapes.
+
+    All leaves are sums over the samples: merge the states of several devices by
+    `jax.lax.psum(state, axis_name)`, and others by `Accumulator.merge`, in any order.
+
+    Attributes:
+        counts: integers, by name.
+        sums: floating-point `Sum`s, by name.
+    """
+
+    counts: dict[str, jax.Array]
+    sums: dict[str, Sum]
+
+
+def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any = float) -> State:
+    """State before any samples, with counts and sums of these shapes."""
+    integers = {name: jnp.zeros(shape, jnp.int32) for name, shape in counts.items()}
+    return State(integers, {k: Sum(*[jnp.zeros(x, dtype)] * 2) for k, x in sums.items()})
+
+
+@jax.jit
+def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
+    """State with the counts and sums of further samples."""
+    integers = {k: x + jnp.asarray(counts[k], jnp.int32) for k, x in state.counts.items()}
+    return State(integers, {k: x.plus(sums[k]) for k, x in state.sums.items()})
+
+
+@argument("state")
+def checked_state(name: str, state: Any, seen: Seen) -> Any:
+    """State with the structure, shapes and dtypes of this accumulator, as JAX arrays."""
+    accumulator = seen.before(name, "self")
+    state = checks.as_arrays(name, state)
+    expected = jax.eval_shape(lambda: inner(type(accumulator).init)(accumulator))
+    shapes = [jax.tree.map(lambda x: f"{x.dtype}{x.shape}", tree) for tree in (expected, state)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{name}: expected a state of this accumulator, got one of another")
+    return state
+
+
+def _plain_weights(name: str, weights: Any, seen: Seen) -> Any:
+    return plain_weights(name, weights, seen.number(name))
+
+
+# `checked` for methods of accumulators, which add weights without scaling.
+accumulating = functools.partial(checked, self=fields_checked, weights=_plain_weights)
+
+
+class Accumulator:
+    """Base class of accumulators: results from batches, as from all data at once.
+
+    An accumulator is a record of its configuration. Its state is never changed but replaced:
+
+        state = accumulator.init()
+        for predictions, targets in batches:
+            state = accumulator.update(state, predictions, targets)
+        result = accumulator.result(state)
+
+    All of them take `weights` of the samples of a batch, ones by default. Results do not depend on
+    the scale of weights, unless their squares overflow or underflow. Integer weights are numbers of
+    copies where they are for all data at once.
+
+    `update`, `merge` and `result` are pure functions of arrays, for `jit`, `vmap` and `lax.scan`.
+    Subclasses define `init`, `update` and `result`.
+    """
+
+    @accumulating(a=checked_state, b=checked_state, compiled=True)
+    def merge(self, a: State, b: State) -> State:
+        """State after the samples of two states, in either order.
+
+        Args:
+            a: state of this accumulator.
+            b: state of this accumulator after other samples.
+
+        Returns:
+            The merged state.
+
+        Raises:
+            TypeError: if an argument is not a state.
+            ValueError: if the shapes of a state are not those of this accumulator.
+
+        Cost: an addition.
+        """
+        sums = {name: x.plus(*vars(b.sums[name]).values()) for name, x in a.sums.items()}
+        return State(jax.tree.map(jnp.add, a.counts, b.counts), sums)
+
+
+def enough(number: jax.Array, minimum: int, expected: str) -> jax.Array:
+    """Whether a state has at least this number of samples; traced states without become NaN.
+
+    Raises:
+        ValueError: if there are fewer than the minimum, described by `expected`, or more than 32
+            bits can count.
+    """
+    if checks.is_concrete(number) and np.any(np.asarray(number) < minimum):
+        got = "more than 2³¹ - 1" if np.min(number) < 0 else np.min(number)
+        raise ValueError(f"state: expected {expected}, got {got}")
+    return number >= minimum
+
 
 _SUMS = "weights", "values", "squared weights", "squared values", "products"
 
 
-def without_numbers(count: str) -> State:
+def without_numbers() -> State:
     """State before any numbers."""
-    return zeros({count: ()}, dict.fromkeys(_SUMS, ()))
+    return zeros({"samples": ()}, dict.fromkeys(_SUMS, ()))
 
 
 @jax.jit
@@ -34,8 +161,7 @@ def with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
     x = jnp.where(w == 0, 0, x)  # values of weight 0 may be infinite
     terms = w, w * x, w**2, (w * x) ** 2, w**2 * x
     sums = {name: jnp.sum(term) for name, term in zip(_SUMS, terms, strict=True)}
-    (count,) = state.counts
-    return added(state, {count: jnp.sum(w != 0)}, sums)
+    return added(state, {"samples": jnp.sum(w != 0)}, sums)
 
 
 @jax.jit
@@ -44,7 +170,7 @@ def mean_and_error(state: State) -> tuple[jax.Array, jax.Array]:
 
     μ = Σ w x / Σ w,    error² = n / (n − 1) Σ w² (x − μ)² / (Σ w)².
     """
-    (number,) = state.counts.values()
+    number = state.counts["samples"]
     total = {name: x.total() for name, x in state.sums.items()}
     mean = total["values"] / total["weights"]
     of_mean = mean**2 * total["squared weights"]
@@ -109,7 +235,7 @@ class MeanScore(Accumulator):
     @accumulating()
     def init(self) -> State:
         """State before any samples."""
-        return without_numbers("samples")
+        return without_numbers()
 
     @accumulating()
     def update(
@@ -141,9 +267,8 @@ class MeanScore(Accumulator):
     def _values(self, predictions: Distribution, targets: jax.Array) -> jax.Array:
         """Numbers of all samples, [n]; NaN for NaN samples."""
         name, n = "score(predictions, targets)", len(jax.tree.leaves(targets)[0])
-        values = jnp.asarray(checks.real(name, self.score(predictions, targets)))
-        if (mean := values).shape != (n,):
-            checks.shape(name, mean, (), f"({n},), a number for each sample, or ()")
+        values = mean = jnp.asarray(checks.real(name, self.score(predictions, targets)))
+        if mean.shape != (n,):
             values = per_sample(self.score, predictions, targets)
             error, size = jnp.abs(jnp.mean(values) - mean), jnp.mean(jnp.abs(values))
             if checks.is_concrete(error) and np.isfinite(size) and not error <= 1e-3 * size:
@@ -160,7 +285,7 @@ class MeanScore(Accumulator):
             ValueError: if the state belongs to another accumulator, or no sample has positive
                 weight.
         """
-        enough(state, 1, "at least 1 sample with a weight > 0")
+        enough(state.counts["samples"], 1, "at least 1 sample with a weight > 0")
         return MeanEstimate(*mean_and_error(state))
 
 
@@ -206,9 +331,9 @@ class CalibrationBins(Accumulator):
         binning: `estimators.UniformBins(num_bins)`.
         distance: distance record d, as in `ece`.
 
-    The state has the counts "samples" (of positive weight), "missing" (traced samples out of range)
-    and "sizes" of the bins, [K]. Its sums, in JAX's default precision, are "labels" of the weights
-    with each label, [K, 2], and "residuals" of w (p − e_y), [K, 2].
+    The state has the counts "sizes" (samples of positive weight in each bin), [K]. Its sums, in
+    JAX's default precision, are "labels" of the weights with each label, [K, 2], and "residuals" of
+    w (p − e_y), [K, 2]. They become NaN by traced samples out of range.
 
     Cost: O(n) time; O(K) memory for K bins.
 
@@ -238,9 +363,8 @@ class CalibrationBins(Accumulator):
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value.
         """
-        counts = {"samples": (), "missing": (), "sizes": (self.binning.num_bins,)}
         shape = self.binning.num_bins, 2
-        return zeros(counts, {"labels": shape, "residuals": shape})
+        return zeros({"sizes": shape[:1]}, {"labels": shape, "residuals": shape})
 
     @accumulating(compiled=True)
     def update(
@@ -268,13 +392,11 @@ class CalibrationBins(Accumulator):
         """
         probs, num_cells = predictions.class_probs, self.binning.num_bins
         cells = interval_index(probs[:, 1], num_cells)
-        is_missing = checks.missing_rows((probs, targets, weights))  # traced values out of range
         is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
-        cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # in no bin
-        sizes = jnp.zeros(num_cells, jnp.int32).at[cells].add(1, mode="drop")
-        _, labels, residuals = sums_in_bins(probs, targets, cells, num_cells, weights)
-        counts = {"samples": jnp.sum(is_missing | is_used), "missing": jnp.sum(is_missing)}
-        return added(state, {**counts, "sizes": sizes}, {"labels": labels, "residuals": residuals})
+        sizes = jnp.zeros(num_cells, jnp.int32).at[cells].add(is_used)
+        _, *sums = sums_in_bins(probs, targets, cells, num_cells, weights)
+        labels, residuals = checks.nan_with(sums, probs, targets, weights)
+        return added(state, {"sizes": sizes}, {"labels": labels, "residuals": residuals})
 
     @accumulating()
     def result(self, state: State) -> BinnedErrors:
@@ -285,8 +407,7 @@ class CalibrationBins(Accumulator):
             ValueError: if the state belongs to another accumulator, or has no samples.
         """
         counts = state.counts["sizes"]
-        is_whole = enough(state, 1, "at least 1 sample") & (state.counts["missing"] == 0)
-        is_whole &= jnp.all(counts >= 0)
+        is_whole = enough(jnp.sum(counts), 1, "at least 1 sample")
         residuals, labels = state.sums["residuals"].total(), state.sums["labels"].total()
         labels = jnp.where(is_whole, labels, jnp.nan)
         sizes = jnp.sum(labels, 1)

@@ -75,18 +75,11 @@ def cme_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
         loc = jax.random.uniform(centers, (NUM_LOCATIONS,))
         targets = SCALE * jax.random.normal(noise, loc.shape)
         locations = distributions.Normal(loc, jnp.full_like(loc, SCALE)), targets
-    test = functools.partial(
-        hypothesis_tests.cme_test,
-        None,
-        model.kernel,
-        at_predictions=locations[0],
-        at_targets=locations[1],
-    )
 
     def statistic(predictions: Any, targets: Any) -> jax.Array:
-        return test(predictions, targets).statistic
+        return hypothesis_tests.cme_test(model.kernel, predictions, targets, *locations).statistic
 
-    asymptotic = test(*samples)
+    asymptotic = hypothesis_tests.cme_test(model.kernel, *samples, *locations)
     exact = hypothesis_tests.exact_test(redraw_key, statistic, *samples, num_draws=num_draws)
     return {"CME": asymptotic.pvalue, "exact CME": exact.pvalue}
 

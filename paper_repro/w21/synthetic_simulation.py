@@ -90,9 +90,7 @@ def _exact_test(x: Draws) -> jax.Array:
 
 
 def _cme(x: Draws, samples: tuple[Any, jax.Array]) -> Any:
-    at = samples_of(*x.locations)
-    test = functools.partial(cme_test, None, paper_kernel(), at_predictions=at[0], at_targets=at[1])
-    return test(*samples)
+    return cme_test(paper_kernel(), *samples, *samples_of(*x.locations))
 
 
 def _cme_test(x: Draws) -> jax.Array:

@@ -42,7 +42,7 @@ def _statistic(k_p, k_y, before, after, labels):
 def test_same_as_a_loop_over_redraws():
     method, scale = PlattScaling(), 0.3
     kernel = K.TensorProduct(K.Exponential(scale, TotalVariation()), K.PearsonResidual(0.05))
-    found = composite(method, BINARY, LABELS, kernels=kernel, batch_size=2).components.biased
+    found = composite(method, BINARY, LABELS, kernels=kernel).components.biased
     repaired = lambda y: D.Bernoulli(method.apply(method.fit(BINARY, y), BINARY))  # noqa: E731
     keys = jax.random.split(KEYS[2], 5)
     drawn = [LABELS, *(D.sample_targets(key, repaired(LABELS)) for key in keys)]

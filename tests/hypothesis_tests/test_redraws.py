@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, kernels
-from calibjax.hypothesis_tests import aggregated, ensembles, exact_skce_test, redraws
+from calibjax.hypothesis_tests import ensembles, exact_skce_test, redraws
 from calibjax.streaming import skce
 from tests.registry import streaming, tests_of_calibration
 
@@ -23,7 +23,7 @@ CALLS = {
 over_pool = redraws.over_pool
 
 
-def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size, *prepared):
+def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size):
     """Values of a pool with one redraw that equals the observed targets; NaN if theirs differ."""
     chosen = jax.random.key_data(keys[EQUAL])
 
@@ -31,7 +31,7 @@ def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size, *prepare
         is_chosen = jnp.all(jax.random.key_data(key) == chosen)
         return jax.tree.map(lambda y, z: jnp.where(is_chosen, y, z), targets, redraw(data, key))
 
-    values = over_pool(keys, redrawn, evaluate, data, targets, batch_size, *prepared)
+    values = over_pool(keys, redrawn, evaluate, data, targets, batch_size)
     leaves = jax.tree.leaves(values)
     assert all(len(leaf) == NUM_DRAWS + 1 for leaf in leaves)
     is_equal = jnp.array([jnp.array_equal(leaf[0], leaf[EQUAL + 1]) for leaf in leaves]).all()
@@ -56,7 +56,7 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
         seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (redraws, ensembles, aggregated, skce):
+    for module in (redraws, ensembles, skce):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:

@@ -101,7 +101,7 @@ def test_critical_value_against_the_pvalues(adjust):
         pool[:, 3] = np.round(2 * pool[:, 3]) / 2
         pool[:, 4] = random.uniform(size=200) < 0.02
         pool[0] *= random.choice([1, 1, 2, 3, 100], 5)
-        result = simulated_result(pool[0], pool[1:], None, draws=None, adjust=adjust)
+        result = simulated_result(pool[0], pool[1:], None, adjust=adjust)
         pvalue = result.adjusted_pvalue if adjust else result.pvalue
         critical = result.critical_value()
         np.testing.assert_array_equal(np.asarray(pvalue) <= 0.05, pool[0] > critical)
@@ -110,7 +110,7 @@ def test_critical_value_against_the_pvalues(adjust):
 
 
 def test_critical_value_of_few_draws_and_of_none():
-    few = simulated_result(np.array(1.0), np.arange(18.0), None, draws=None)
+    few = simulated_result(np.array(1.0), np.arange(18.0), None)
     assert np.isinf(few.critical_value())
     assert float(few.critical_value(0.1)) == pytest.approx(17)
     with pytest.raises(ValueError, match="^result: expected a simulated test"):

@@ -13,8 +13,7 @@ from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.kernels import defaults
 from calibjax.kernels.line import line_of
-from calibjax.operators.kernel_matrix import OnLine
-from calibjax.operators.line import Exponentials, line_forms
+from calibjax.operators.kernel_matrix import Exponentials, OnLine, line_forms
 from calibjax.operators.plan import plan_of
 
 

@@ -84,9 +84,10 @@ def test_operators_against_the_matrix(kernel, predictions, kind):
     np.testing.assert_allclose(on, np.square(VALUES) @ np.diag(matrix), rtol=1e-11)
     np.testing.assert_allclose(off + on, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
     if kind is LowRank:
-        blocks = own.forms_of(lambda args, xs: args * xs.T, 2.0, jnp.asarray(VALUES.T), None)
-        atol = 1e-8 * abs(expected).max()
-        np.testing.assert_allclose(np.add(*blocks), 4 * expected, rtol=0, atol=atol)
+        sums, on = own.sums_of(lambda args, xs: args * xs.T, 2.0, jnp.asarray(VALUES.T), None)
+        found, atol = np.sum(np.square(sums), 0), 1e-8 * abs(expected).max()
+        np.testing.assert_allclose(found, 4 * expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(on, 4 * np.square(VALUES) @ np.diag(matrix), rtol=1e-8)
 
 
 def test_traced_predictions_are_planned_by_type_alone():

@@ -18,7 +18,7 @@ from calibjax import distances, distributions, estimators, kernels
 from calibjax.distributions import constraints
 from calibjax.kernels.base import Scaled, Sum
 from calibjax.kernels.stationary import PowerExponential
-from calibjax.streaming.base import State
+from calibjax.streaming.sums import State
 from tests.registry.arguments import ARRAYS, NUMBERS, Argument
 
 

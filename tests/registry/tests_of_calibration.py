@@ -31,11 +31,10 @@ def _normal(loc, scale, values=None):
 def _skce_tests(family):
     bound, drawn = a.scale(3.0, without=a.OPTIONAL), {"slow": True}
     free = {"estimator": a.choice("biased"), "bound": bound, "block_size": None}
-    two_sided, lower = ({"alternative": a.choice(x)} for x in ("two-sided", "greater"))
     interval, fixed = "skce_confidence_interval", {"key": None, "num_draws": 999}
     free_interval = {"method": "distribution_free", "weights": None, "clusters": None}
     asymptotic = {"method": a.choice("asymptotic"), "block_size": None, "bound": None}
-    asymptotic |= {"estimator": "biased", **two_sided, **drawn}
+    asymptotic |= {"estimator": "biased", **drawn}
     blocks = {"null": "blocks", "block_size": a.integer(2)}
     in_blocks = {"null": "spectrum", "block_size": a.integer(2, without=a.OPTIONAL)}
     tests = {
@@ -46,7 +45,7 @@ def _skce_tests(family):
         "asymptotic_skce_test, gamma": {"null": "gamma", "block_size": None, **fixed, **drawn},
         "asymptotic_skce_test, pearson": {"null": "pearson", "block_size": None, **fixed, **drawn},
         "distribution_free_skce_test, options": free,
-        f"{interval}, distribution-free": {**free, **free_interval, **lower, **drawn},
+        f"{interval}, distribution-free": {**free, **free_interval, **drawn},
         f"{interval}, options": asymptotic,
         "distribution_free_skce_test, block": {"estimator": "block", "block_size": a.integer(2)},
         f"{interval}, distribution-free, block": {
@@ -83,11 +82,10 @@ def _locations():
     places = Made(Categorical, {"at_probs": a.simplex(a.PROBS[4:7])})
     of_classes = {"at_predictions": places, "at_targets": a.labels(np.array([0, 1, 2]), limit=3)}
     at = {"at_predictions": _normal("at_loc", "at_scale", _AT), "at_targets": _AT_TARGETS}
-    cme, drawn = "hypothesis_tests.cme_test", {"num_locations": a.integer(2, limit=2)}
+    cme = "hypothesis_tests.cme_test"
     return [
-        NORMAL.call(cme, key=None, **at, kernel=a.kernel(_PLAIN)),
-        CATEGORICAL.call(cme, key=None, **of_classes),
-        NORMAL.call(cme, "drawn", **drawn, kernel=_PLAIN),
+        NORMAL.call(cme, **at, kernel=a.kernel(_PLAIN)),
+        CATEGORICAL.call(cme, **of_classes),
         NORMAL.call("estimators.witness", kernel=a.kernel(_PLAIN), **at),
         NORMAL.call("hypothesis_tests.witness_test", kernel=_PLAIN, **at, **_LONG),
     ]
@@ -169,7 +167,7 @@ def _comparison():
     reverse = {"loc": a.LOC[::-1], "scale": a.SCALE}
     other = _normal("mean", "deviation", reverse)
     by_score = {"others": other, "score": a.function(scores.crps, without=a.OPTIONAL)}
-    better = {"others": other, "alternative": a.choice("greater"), "weights": weights}
+    better = {"others": other, "weights": weights}
     margin = {"margin": a.scale(0.3), "alternative": a.choice("less")}
     gains = {"recalibration": recalibration.AffineScaling(), "one_of": 8, "slow": True}
     return [

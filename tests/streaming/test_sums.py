@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from calibjax import distances, distributions, estimators, hypothesis_tests, scores
 from calibjax.estimators import UniformBins
 from calibjax.streaming import SKCE, CalibrationBins, ExactSKCETest, MeanScore
-from calibjax.streaming.base import Sum
+from calibjax.streaming.sums import Sum
 from tests import oracles
 from tests.streaming.batches import result_of
 from tests.weights.laws import LOW_RANK
@@ -36,10 +36,15 @@ def test_bins(num_bins):
         assert_allclose(getattr(found, name), expected, rtol=1e-12)
     assert found.counts.shape == (num_bins,)
     assert found.counts.sum() == 60
-    state = accumulator.update(accumulator.init(), *data)
-    sizes = state.counts["sizes"].at[0].set(-1)
-    broken = dataclasses.replace(state, counts=state.counts | {"sizes": sizes})
-    assert np.isnan(jax.jit(accumulator.result)(broken).ece)
+    of_traced = jax.jit(
+        lambda *data: accumulator.result(accumulator.update(accumulator.init(), *data))
+    )
+    assert np.isnan(of_traced(data[0], np.where(np.arange(60) == 3, 2, data[1])).ece)
+    many = dataclasses.replace(
+        accumulator.init(), counts={"sizes": jnp.full(num_bins, -1, jnp.int32)}
+    )
+    with pytest.raises(ValueError, match=r"at least 1 sample, got more than 2³¹"):
+        accumulator.result(many)
 
 
 def test_bins_of_several_classes_are_refused():
@@ -141,15 +146,13 @@ def test_blocks():
 
 
 def test_blocks_are_whole_and_differ():
-    """They are no scores, whose sums have the same shapes."""
-    five, two, score = SKCE(KERNEL, block_size=5), SKCE(KERNEL, block_size=2), MeanScore(error)
+    five, two = SKCE(KERNEL, block_size=5), SKCE(KERNEL, block_size=2)
     with pytest.raises(ValueError, match=r"predictions: expected whole blocks of 5 samples"):
         five.update(five.init(), *DATA)
     equal = distributions.Normal(np.zeros(4), np.ones(4))
     assert np.isnan(two.result(two.update(two.init(), equal, np.ones(4))).low)
-    for accumulator, other in ((two, score), (score, two)):
-        with pytest.raises(ValueError, match=r"b: expected a state of this accumulator"):
-            accumulator.merge(accumulator.init(), other.init())
+    with pytest.raises(ValueError, match=r"b: expected a state of this accumulator"):
+        two.merge(two.init(), CalibrationBins(BINNING).init())
 
 
 def test_states_in_files(tmp_path):
