@@ -23,7 +23,6 @@ import json
 import os
 import re
 import secrets
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,7 @@ import jax
 import calibjax
 from calibjax import _start
 from calibjax._core.environment import compile_quickly
-from calibjax.command_line import page
+from calibjax.command_line.page import page
 from calibjax.command_line.reading import (
     Data,
     InputError,
@@ -212,10 +211,12 @@ def _result(options: Namespace, arguments: Sequence[str]) -> str:
     evaluation = _evaluated(options, data)
     if options.report is not None:
         say("figures and report")
-        _write(options.report, printable(_page(options, arguments, evaluation, data)))
+        _write(options.report, printable(page(evaluation, data, options, arguments)))
     if options.json:
-        return json.dumps({"input": dict(data.facts)} | json.loads(evaluation.to_json()), indent=2)
-    return printable("\n".join(f"{name}: {x}" for name, x in data.facts) + f"\n\n{evaluation}")
+        return json.dumps({"input": data.facts} | json.loads(evaluation.to_json()), indent=2)
+    return printable(
+        "\n".join(f"{name}: {x}" for name, x in data.facts.items()) + f"\n\n{evaluation}"
+    )
 
 
 def _write(path: Path, content: str) -> None:
@@ -264,16 +265,14 @@ def _read(options: Namespace) -> Data:
         refuse("--clusters", "several models", "one")
     if (options.groups or options.features) and others:
         refuse("--groups and --features", "one model", len(models))
-    facts = [("computed by", f"calibjax {calibjax.__version__}")]
-    facts.append(("file", "; ".join(map(str, options.files))))
-    of_each = [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
-    facts += [*(of_each if others else first.facts[:1]), *first.facts[1:]]
-    predictions = {name: data.predictions for name, data in models.items()}
-    return dataclasses.replace(
-        first,
-        predictions=predictions if others else first.predictions,
-        facts=[*facts, ("seed", str(options.seed))],
-    )
+    facts = {"computed by": f"calibjax {calibjax.__version__}"}
+    facts["file"] = "; ".join(map(str, options.files))
+    for name, data in models.items():
+        facts[f"model {name}" if others else "predictions"] = data.facts.pop("predictions")
+    facts |= first.facts | {"seed": str(options.seed)}
+    predictions: Any = {name: data.predictions for name, data in models.items()}
+    predictions = predictions if others else first.predictions
+    return dataclasses.replace(first, predictions=predictions, facts=facts)
 
 
 def _evaluated(options: Namespace, data: Data) -> Evaluation:
@@ -287,26 +286,6 @@ def _evaluated(options: Namespace, data: Data) -> Evaluation:
         place += f", row {data.table.rows[int(row[1])]}" if row else ""
         reason = str(error).replace("jax_enable_x64", "the environment variable JAX_ENABLE_X64=1")
         raise InputError(f"{place}: {reason}") from error
-
-
-def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, data: Data) -> str:
-    figures = {}
-    try:
-        figures = evaluation.figures()
-    except ImportError as error:
-        say(f"the figures are left out: {error}")
-    is_one = not isinstance(data.predictions, Mapping)
-    files = listed([path.name for path in options.files])
-    return page.page(
-        evaluation,
-        figures,
-        data.facts,
-        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
-        arguments=str([*arguments]),
-        seed=str(options.seed),
-        call="evaluate" if is_one else "compare",
-        command=f"python -m calibjax {shlex.join(arguments)}",
-    )
 
 
 def _check_output(options: Namespace) -> None:

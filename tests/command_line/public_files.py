@@ -332,7 +332,7 @@ FILES += [
         {**named("abc", (0.97 * CLASSES).round(4), "prob_"), "label": np.array([*"abc"])[LABELS]}),
         "sum"),
     File("hub with two observations of a task", "refused", table(
-        {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "observation same.task"),
+        {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "one.value.of.observation"),
     File("log-normal of scipy", "refused", table({"s": SD, "loc": LOC, "scale": SD, "y": Y}),
          "scale --mean"),
     File("Student's t", "refused", table({"df": SD, "mean": LOC, "sd": SD, "y": Y}), "df --mean"),
@@ -378,7 +378,7 @@ FILES += [
         {**_NORMAL, "target": np.where(ROWS == 7, "9999", Y.astype(str))}), "9999.*--na",
         "--na 9999 --skip-missing", score("Normal", LOC[ROWS != 7], SD[ROWS != 7], Y[ROWS != 7])),
     File("two models in one file", "refused", table(
-        {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean,.mean_b",
+        {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean_b,.sd_b --mean",
         "--mean mean --sd sd", NORMAL),
     File("p-values", "refused", table({"gene": ROWS, "p": EVENT, "label": HAPPENED}), "p"),
     File("betting odds", "refused", table(
