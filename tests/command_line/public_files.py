@@ -404,3 +404,147 @@ FILES += [
     File("escape characters in names", "refused", table(
         {"\x1b[31mred\x1b[0m": LOC, "\x1b]0;title\x07": SD, "target": Y}), "target|red"),
 ]  # fmt: skip
+
+# Two readings by names or values.
+VOTES = np.random.default_rng(7).integers(0, 3, (N, 7))
+WITH_POINT = {name: [x.replace(",", ".") for x in texts] for name, texts in WITH_COMMA.items()}
+FAVOURITE = np.maximum(EVENT, NOT)
+FILES += [
+    File("commas, 2.750 is 2.75 or 2750", "refused", table({"id": ROWS, **WITH_POINT}),
+         "2.750|MARK MARK", "--decimal .", score("Normal", *THOUSANDS.T / 1000)),
+    File("only the targets may be thousands", "refused", table(
+        {"mean": THOUSANDS[:, 0], "sd": THOUSANDS[:, 1], "target": WITH_POINT["target"]}),
+        "MARK thousands"),
+    File("2.750 beside 0.5", "read", table({"mean": WITH_POINT["mean"], "sd": SD, "target": Y}),
+         score=score("Normal", THOUSANDS[:, 0] / 1000, SD, Y)),
+    *(File(f"a second target, {name}", "refused", table({**_NORMAL, name: Y + 1}),
+           f"target,.{name} --target", "--target target", NORMAL)
+      for name in ("target_2", "target2", "target.1")),
+    File("a date of the target", "read", table({**_NORMAL, "target_date": DATES}), score=NORMAL),
+    File("probabilities of two players", "refused", table({**_PROBS, "prob2": NOT}),
+         "prob,.prob2 --probability", "--probability prob --positive 1", BINARY),
+    File("members that vote for classes", "refused", table(
+        {**named(range(1, 8), VOTES, "member_"), "label": LABELS}), "classes --members"),
+    File("members that are counts", "either", table(
+        {**named(range(1, 8), VOTES, "member_"), "target": COUNT}), "--members",
+        "--members 'member_*'", score("Ensemble", VOTES, COUNT)),
+    File("features beside class numbers", "refused", table(
+        {"mean": LOC, "sd": SD, "target": LABELS}), "normal classes --mean", "--mean mean --sd sd",
+        score("Normal", LOC, SD, LABELS)),
+    File("features beside 0 and 1", "refused", table(
+        {"mean": LOC, "sd": SD, "label": HAPPENED}), "normal probability --mean"),
+    File("calibration_curve, and labels", "refused", table(
+        {"prob_true": EVENT, "prob_pred": NOT, "label": np.array(["true", "pred"])[HAPPENED]}),
+        "prob_pred --classes"),
+    File("calibration_curve", "refused", table({"prob_true": EVENT, "prob_pred": EVENT / 2}),
+         "prob_true --target"),
+    *(File(f"{line}, above the names", "refused", f"{line}\n{table(_NORMAL)}", "row.1 comment")
+      for line in ("# made by R", "#made by R", "# by R, 4.3, Linux")),
+    File("header of numpy.savetxt", "refused", f"# {table(_NORMAL)}", "row.1 comment"),
+    File("row numbers below #", "read", table({"#": ROWS, **_NORMAL}), score=NORMAL),
+    File("a standard deviation of zero", "refused", table(
+        {"mu": LOC, "s": np.where(ROWS == 4, 0, SD), "y": Y}), "s --sd"),
+    *(File(f"confidences of 50 % or more, {x}", "refused", table(
+        {"text": TEAMS, "label": y, "prob": FAVOURITE}), "prob --probability",
+        f"--probability prob --positive 1{' --target label' * (x == 'decisions')}",
+        score("Bernoulli", FAVOURITE, y))
+      for x, y in (("decisions", AT_A_HALF), ("a favourite who won", HAPPENED))),
+    File("models in rows", "refused", table(
+        {"model": np.array(["a", "b"])[ROWS % 2], **_PROBS}), "model --probability",
+        "--groups model", BINARY),
+    File("statistics of samples", "refused", table(
+        {"n": COUNT + 9, "mean": LOC, "sd": SD, "se": SD / 5, "target": Y}), "se --mean"),
+    File("a log-normal of NGBoost", "refused", table(
+        {"dist": ["LogNormal"] * N, "mean": LOC, "sd": SD, "y": Y}), "dist --mean"),
+]  # fmt: skip
+
+# What programs write.
+_NAMED = " ".join(f"{x}={x}" for x in SPECIES)
+FILES += [
+    File("fivethirtyeight, football before the matches", "refused", table(
+        {**MATCH, **named(["prob1", "probtie", "prob2"], CLASSES), "proj_score1": SHAPE,
+         "score1": COUNT, "score2": COUNT[::-1]}), "score2 --target"),
+    File("fivethirtyeight, the House", "refused", table(
+        {"state": TEAMS, "projected_voteshare": LOC, "actual_voteshare": Y, "probwin": EVENT,
+         "probwin_outcome": HAPPENED}), "probwin_outcome --target",
+        "--target probwin_outcome --probability probwin --positive 1", BINARY),
+    File("out-of-fold predictions for Kaggle", "refused", table(
+        {"id": ROWS, "target": HAPPENED, "prediction": EVENT}), "prediction --probability",
+        "--probability prediction --positive 1", BINARY),
+    File("submission for Kaggle", "refused", table({"id": ROWS, "target": EVENT}), "id --"),
+    File("quantiles of the COVID-19 hub", "refused", table(
+        {"target": ["1 wk ahead inc death"] * N, "location": TEAMS, "type": ["quantile"] * N,
+         "quantile": LEVELS[ROWS % 5], "value": LOC}), "quantile --"),
+    File("scoringutils", "refused", table(
+        {"model": ["a"] * N, "quantile_level": LEVELS[ROWS % 5], "predicted": LOC, "observed": Y}),
+        "observed --target"),
+    File("statsforecast", "refused", table(
+        {"unique_id": TEAMS, "y": Y, "AutoETS": LOC, "AutoETS-lo-90": QUANTILES[:, 0],
+         "AutoETS-hi-90": QUANTILES[:, 4]}), "AutoETS-lo-90 --lower",
+        "--lower AutoETS-lo-90 --upper AutoETS-hi-90 --level 0.9", INTERVALS),
+    File("TabPFN, levels in percent", "refused", table(
+        {"mean": LOC, "median": LOC, **named((5, 25, 50, 75, 95), QUANTILES, "q"), "target": Y}),
+        "5,.25 --quantiles", "--quantiles 0.05=q5 0.25=q25 0.5=q50 0.75=q75 0.95=q95",
+        OF_QUANTILES),
+    File("summaries of posterior draws", "refused", table(
+        {"mean": LOC, "median": LOC, "sd": SD, "q5": QUANTILES[:, 0], "q95": QUANTILES[:, 4],
+         "y": Y}), "--quantiles", "--lower q5 --upper q95 --level 0.9", INTERVALS),
+    File("caret", "refused", table(
+        {"pred": SPECIES[DECIDED], "obs": SPECIES[LABELS], **named(SPECIES, CLASSES),
+         "Resample": ["Fold1"] * N}), "obs --target", f"--target obs --classes {_NAMED}",
+        OF_CLASSES),
+    *(File(about, "refused", table(
+        {truth: SPECIES[LABELS], decision: SPECIES[DECIDED], **named(SPECIES, CLASSES, before)}),
+        f"{truth} --target", f"--target {truth} --classes {before}" + _NAMED.replace(
+            " ", f" {before}"), OF_CLASSES)
+      for about, truth, decision, before in (
+          ("tidymodels", "Species", ".pred_class", ".pred_"),
+          ("mlr3", "truth", "response", "prob."))),
+    File("H2O", "refused", table(
+        {"predict": AT_A_THIRD, "p0": NOT, "p1": EVENT, "cal_p0": NOT, "cal_p1": EVENT,
+         "label": HAPPENED}), "cal_p0 --classes", "--classes p0=0 p1=1", BINARY),
+    File("text matrix for xgboost", "refused", table(
+        {"a": HAPPENED, "b": EVENT}).partition("\n")[2], "row.1 names"),
+    File("logits of a transformer", "refused", table(
+        {"label": LABELS, "logits": [str(x) for x in CLASSES.tolist()]}), "logits"),
+    File("vectors of Spark", "refused", table(
+        {"label": HAPPENED / 1.0, "probability": [f"[{a},{b}]" for a, b in PAIR],
+         "prediction": AT_A_HALF / 1.0}), "probability --"),
+    File("samples of darts", "refused", table(
+        {"time": DATES, **named(range(11), MEMBERS, "sales_s"), "target": Y}), "sales_s0 --members",
+        "--members 'sales_s*'", OF_MEMBERS),
+    File("AutoML, scores called as the target", "refused", table(
+        {"target": HAPPENED, "target_0_score": NOT, "target_1_score": EVENT}),
+        "target_0_score --classes", "--classes target_0_score=0 target_1_score=1", BINARY),
+    File("prediction intervals of statsmodels", "refused", table(
+        {"mean": LOC, "mean_se": SD / 3, "obs_ci_lower": QUANTILES[:, 0],
+         "obs_ci_upper": QUANTILES[:, 4], "y": Y}), "obs_ci_lower --target",
+        "--lower obs_ci_lower --upper obs_ci_upper --level 0.9", INTERVALS),
+    File("forecasts of R", "refused", table(
+        {"": DATES, "Point.Forecast": LOC, "Lo.90": QUANTILES[:, 0], "Hi.90": QUANTILES[:, 4],
+         "y": Y}), "Lo.90 --lower", "--lower Lo.90 --upper Hi.90 --level 0.9", INTERVALS),
+    File("distributions of fable", "refused", table(
+        {"sales": [f"N({a}, {b})" for a, b in zip(LOC, SD, strict=True)], ".mean": LOC,
+         "target": Y}), "sales --mean"),
+    File("a question and its resolution", "refused", table(
+        {"prob": EVENT, "resolution": YES_NO}), "resolution --target",
+        "--target resolution --probability prob --positive yes", BINARY),
+    File("three rows of names of sktime", "refused", "Coverage,Coverage,y\n0.9,0.9,\nlower,upper,\n"
+         + table({"a": QUANTILES[:, 0], "b": QUANTILES[:, 4], "c": Y}).partition("\n")[2], "names"),
+    File("row names of R's write.table", "refused", "mean sd target\n" + "".join(
+        f'"{i}" {" ".join(map(str, row))}\n' for i, row in enumerate(zip(*_NORMAL.values()))),
+         "--sep"),
+    File("a table of Markdown", "refused", table(
+        {"": [""] * N, **_NORMAL, " ": [""] * N}, "|"), "--sep"),
+    File("lines of JSON", "refused", "".join(
+        f'{{"prob": {p}, "label": {y}}}\n' for p, y in zip(EVENT, HAPPENED, strict=True)),
+         "--target"),
+    File("a line sep=; of Excel", "refused", f"sep=;\n{table(_NORMAL, ';')}", "sep"),
+    File("labels that became decimals", "refused", table(
+        {**named("01", PAIR, "prob_"), "label": HAPPENED / 1.0}), "--classes",
+        "--classes prob_0=0.0 prob_1=1.0", BINARY),
+    *(File(f"labels {first} and {second}", "refused", table(
+        {"prob": EVENT, "label": np.where(HAPPENED == 1, second, first)}), "--positive",
+        f"--probability prob --positive {second}", BINARY)
+      for first, second in ((-1, 1), (1, 2))),
+]  # fmt: skip
