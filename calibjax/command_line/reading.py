@@ -181,16 +181,15 @@ def read(path: Path, options: Namespace) -> Table:
         if len(content) > _LARGEST:
             refuse(path, "at most 1 GiB", "more; take a sample of the rows")
         sep = (options.sep or ("tab" if ".tsv" in path.name.lower() else ",")).replace("tab", "\t")
-        names, *cells = _rows(path, content, sep, is_named=options.sep is not None)
+        names, *cells = _rows(path, content, sep)
     except InputError:
         raise
     except Exception as error:  # of a damaged file
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise InputError(f"{path}: cannot be read ({reason or type(error).__name__})") from None
     columns = dict(zip(names, np.array(cells, object).reshape(-1, len(names)).T, strict=True))
-    is_number = np.isfinite(_numbers(names, options.decimal or ""))
-    others = [x for x, is_one in zip(names, is_number, strict=True) if x and not is_one]
-    if is_number.any() and (not others or any(x in columns[x] for x in others)):
+    numbers = dict(zip(names, _numbers(names, options.decimal or ""), strict=True))
+    if all(np.isfinite(numbers[x]) or x in ("", *columns[x]) for x in names):
         got = f"values ({listed(names, 4)}); add a first row of names"
         refuse(f"{path}, row 1", "names of columns", got)
     name, count = Counter(names).most_common(1)[0]
@@ -201,7 +200,7 @@ def read(path: Path, options: Namespace) -> Table:
     return Table(path, columns, 2 + np.arange(len(cells)), missing, options.decimal or "")
 
 
-def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[str]]:
+def _rows(path: Path, content: bytes, sep: str) -> list[list[str]]:
     """Names of columns, and stripped texts of each row."""
     try:
         text = content.decode("utf-8-sig")
@@ -213,7 +212,7 @@ def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[
         expected = "names of columns in row 1, no comment, and no NUL character"
         refuse(path, expected, f"{shown(head)}; remove what is no row of values below their names")
     others = [x for x in ",;\t| " if x in head.strip()]
-    if others and sep not in head and not is_named:
+    if others and sep not in head:
         option = others[0].replace("\t", "tab")
         got = f"{shown(head)}; --sep '{option}' names another separator"
         refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
@@ -297,7 +296,7 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     used = [target, *itertools.chain(*other.values())]
     if not meanings:
         names = [x for x in table.columns if x not in used]
-        meanings = {"": _certain(table, names, table.values(target))}
+        meanings = {"": _certain(table, names, target, is_named=options.target is not None)}
     used += [x for meaning in meanings.values() for x in meaning.columns.values()]
     name, count = Counter(used).most_common(1)[0]
     if count > 1:
@@ -372,8 +371,7 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
         if getattr(options, option) is None:
             refuse(f"--{option}", f"a value, as in calibjax FILE {TEMPLATES[kind]}", "none")
     if kind == "models":
-        columns = _matching(table, options.models)
-        return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
+        return {x: Meaning("probability", {_POSITIVE: x}) for x in _matching(table, options.models)}
     if kind == "members":
         columns = {x: x for x in _matching(table, options.members)}
     elif kind == "probability":
@@ -400,8 +398,6 @@ def _target(table: Table, usual: Sequence[str], named: Collection[str]) -> str:
         names = [x for x in others if x not in candidates and not re.fullmatch(pattern, x)]
         candidates += [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
         candidates += ["x"] * (candidates == ["y"] and "x" in names)
-        alike = _alike(table, candidates[:1], names) if candidates else []
-        candidates += [x for x in alike if not re.search("pred|prob|hat|score", x, re.I)]
     if len(candidates) != 1 or candidates[0] not in usual:
         got = f"columns {listed(candidates or others, 12)}; name the one with the targets, "
         got += "which may have to be added from another file: calibjax FILE --target COLUMN"
@@ -409,25 +405,25 @@ def _target(table: Table, usual: Sequence[str], named: Collection[str]) -> str:
     return candidates[0]
 
 
-def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning:
+def _certain(table: Table, names: Sequence[str], target: str, *, is_named: bool) -> Meaning:
     """What columns of predictions mean, if there is one meaning; else names the options."""
-    meanings = _recognised(table, names, targets)
+    meanings = _recognised(table, names, table.values(target))
     columns = [x for meaning in meanings for x in meaning.columns.values()]
-    others = _alike(table, columns, names) if columns else []
+    others = _alike(table, columns if is_named else [target, *columns], names)
     others += [x for x in names if x in _MODELS and len({*table[x]}) > 1]
     if len(meanings) == 1 and columns and not others:
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
     templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES)
-    doubtful = listed([*columns[:4], *others] if others else names, 12)
-    got = f"columns {doubtful or 'of targets'}{fit}; name them: calibjax FILE {templates}"
-    refuse(table.path, "columns of one kind of predictions", got)
+    doubtful = listed([target, *columns[:4], *others] if others else names, 12)
+    got = f"columns {doubtful or 'of targets'}{fit}; name them: calibjax FILE --target COLUMN "
+    refuse(table.path, "columns of one kind of predictions, and one of targets", got + templates)
 
 
 def _alike(table: Table, columns: Sequence[str], names: Iterable[str]) -> list[str]:
     """The names that begin with one of these columns, and may hold what it holds."""
-    begins = re.compile(rf"({'|'.join(map(re.escape, columns))})[\W_\d]").match
+    begins = re.compile(rf"({'|'.join(map(re.escape, columns)) or '(?!)'})[\W_\d]").match
     texts = {x for name in columns for x in table[name]}
     names = [x for x in names if begins(x) and x not in columns]
     return [x for x in names if np.isfinite(table.values(x)).any() or texts & {*table[x]}]
@@ -524,7 +520,6 @@ def _data(
         classes, targets = _two_labels(table, target, options.positive)
         words = f"probability of label {classes[1]}: {columns[_POSITIVE]}"
     elif kind == "classes":
-        _refuse_one_hot(table, target, columns)
         classes, targets = tuple(columns), _labels(table, target, columns)
     else:
         targets = table.numbers(target)
@@ -547,9 +542,7 @@ def _data(
     )
 
 
-def _decided(
-    table: Table, meaning: Meaning, target: str, predictions: Any, targets: np.ndarray
-) -> str:
+def _decided(table: Table, meaning: Meaning, target: str, predictions: Any, targets: Any) -> str:
     """Says that the targets may be decisions of the model, if they look like it.
 
     Under calibration, the likeliest class is wrong in a row with probability 1 - max p, and
@@ -582,17 +575,13 @@ def _decided(
     return f"{target}, which follows from the predictions in {right}"
 
 
-def _refuse_one_hot(table: Table, target: str, classes: Collection[str]) -> None:
-    """Refuses a target beside which there is a column for each other class, too."""
-    stem = re.sub(r"[^_.]+$", "", target)
-    outcomes = [f"{stem}{x}" for x in classes]
-    if stem and len(outcomes) > 1 and target in outcomes and {*outcomes} <= {*table.columns}:
-        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
-        refuse(table.path, "a column of labels", got)
-
-
 def _labels(table: Table, target: str, columns: Mapping[str, str]) -> np.ndarray:
     """Positions of the labels among the names of the classes, [n]."""
+    stem = re.sub(r"[^_.]+$", "", target)
+    outcomes = [f"{stem}{x}" for x in columns]
+    if {target} < {*outcomes} <= {*table.columns}:
+        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
+        refuse(table.path, "a column of labels", got)
     positions = {name: i for i, name in enumerate(columns)}
     indices = np.array([positions.get(x, -1) for x in table.texts(target)])
     pairs = " ".join(f"{x}=VALUE" for x in [*columns.values()][:4]) + " …" * (len(columns) > 4)

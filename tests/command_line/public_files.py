@@ -418,7 +418,7 @@ FILES += [
     File("2.750 beside 0.5", "read", table({"mean": WITH_POINT["mean"], "sd": SD, "target": Y}),
          score=score("Normal", THOUSANDS[:, 0] / 1000, SD, Y)),
     *(File(f"a second target, {name}", "refused", table({**_NORMAL, name: Y + 1}),
-           f"target,.{name} --target", "--target target", NORMAL)
+           f"target,.*{name},.*--target", "--target target", NORMAL)
       for name in ("target_2", "target2", "target.1")),
     File("a date of the target", "read", table({**_NORMAL, "target_date": DATES}), score=NORMAL),
     File("probabilities of two players", "refused", table({**_PROBS, "prob2": NOT}),
