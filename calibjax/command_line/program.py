@@ -138,8 +138,7 @@ def prepare() -> None:
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     with contextlib.suppress(OSError, RuntimeError):  # there is no home, or it cannot be written to
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(cache, "calibjax")
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "calibjax")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         programs = [*folder.iterdir()]
         if sum(path.stat().st_size for path in programs) > _LARGEST:
@@ -214,9 +213,8 @@ def _result(options: Namespace, arguments: Sequence[str]) -> str:
         _write(options.report, printable(page(evaluation, data, options, arguments)))
     if options.json:
         return json.dumps({"input": data.facts} | json.loads(evaluation.to_json()), indent=2)
-    return printable(
-        "\n".join(f"{name}: {x}" for name, x in data.facts.items()) + f"\n\n{evaluation}"
-    )
+    facts = (f"{name}: {x}" for name, x in data.facts.items())
+    return printable("\n".join([*facts, "", str(evaluation)]))
 
 
 def _write(path: Path, content: str) -> None:
@@ -296,5 +294,4 @@ def _check_output(options: Namespace) -> None:
     is_input = any(x.exists() and path.exists() and path.samefile(x) for x in options.files)
     is_other = path.exists() and not path.is_file()  # a folder or device
     if is_input or is_other or not os.access(path.parent, os.W_OK):
-        expected = "a file that is not read, in a folder that can be written"
-        refuse("--report", expected, options.report)
+        refuse("--report", "another file in a folder that can be written", options.report)

@@ -217,10 +217,8 @@ def _rows(path: Path, content: bytes, sep: str) -> list[list[str]]:
         got = f"{shown(head)}; --sep '{option}' names another separator"
         refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
     lines = (x.strip() if sep == " " else x for x in io.StringIO(text, newline=""))
-    rows = [
-        [x.strip() for x in row]
-        for row in csv.reader(lines, delimiter=sep, strict=True, skipinitialspace=sep == " ")
-    ]
+    reader = csv.reader(lines, delimiter=sep, strict=True, skipinitialspace=sep == " ")
+    rows = [[x.strip() for x in row] for row in reader]
     for i, row in enumerate(rows):
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} values as in the first row"
@@ -298,9 +296,8 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
         names = [x for x in table.columns if x not in used]
         meanings = {"": _certain(table, names, target, is_named=options.target is not None)}
     used += [x for meaning in meanings.values() for x in meaning.columns.values()]
-    name, count = Counter(used).most_common(1)[0]
-    if count > 1:
-        refuse(table.path, f"one use of column {name}", count)
+    if len({*used}) < len(used):
+        refuse(table.path, "one use of each column", listed(used))
     unused += [x for x in table.columns if x not in used]
     size = len(table.rows)
     classes = {x.lower() for meaning in meanings.values() for x in meaning.columns}

@@ -63,7 +63,7 @@ CASES = [
     (ONE_HOT, "y_0, y_1: the labels have to be in one column", "--target y_0"),
     (TABLE, "--level: expected .* 0.9, got 90", "--lower loc --upper p --level 90"),
     (PROBS, r"expected a column p\*, got columns p0, p1", "--target p*"),
-    (TABLE, "expected one use of column y, got 2", "--members loc y --target y"),
+    (TABLE, "expected one use of each column, got y, loc, y", "--members loc y --target y"),
     (TABLE, "expected two or more members, got loc", "--members loc"),
     (TABLE, "--sd: expected a value, as in calibjax FILE --mean C", "--mean loc"),
     (TABLE, "--level: expected a value, as in .*--lower", "--lower loc --upper p"),
@@ -73,7 +73,7 @@ CASES = [
     (TABLE, "expected different levels between 0 and 1, got 5", "--quantiles 5=loc"),
     (TABLE, "got those for normal, members", "--members loc p --mean p --sd p"),
     (TABLE, "two labels, one of them a, in .* got 1, 2; --pos", "--models p loc --positive a"),
-    (TABLE, "of column y", "--clusters y --probability p --positive 1"),
+    (TABLE, "one use of each column", "--clusters y --probability p --positive 1"),
     (TABLE, "several models, got one", "--probability p --positive 1 --clusters loc"),
 ]
 
