@@ -17,15 +17,20 @@ file or option is wrong.
 """
 
 import argparse
+import base64
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import re
 import secrets
+import shlex
+import string
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,8 +38,7 @@ import jax
 
 import calibjax
 from calibjax import _start
-from calibjax._core.environment import compile_quickly
-from calibjax.command_line.page import page
+from calibjax._core import environment
 from calibjax.command_line.reading import (
     Data,
     InputError,
@@ -46,7 +50,7 @@ from calibjax.command_line.reading import (
 )
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.comparing import compare
-from calibjax.evaluation.record import Evaluation
+from calibjax.evaluation.record import Evaluation, Section, content, to_do
 
 DEMOS = "digits", "diabetes"  # predictions that ship with the package
 
@@ -132,7 +136,7 @@ def prepare() -> None:
     Programs are compiled quickly, and kept in the user's cache folder for the next run. The user's
     settings in the environment stay.
     """
-    compile_quickly()
+    environment.compile_quickly()
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # but of programs that run long
         jax.config.update("jax_disable_most_optimizations", True)
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
@@ -210,7 +214,7 @@ def _result(options: Namespace, arguments: Sequence[str]) -> str:
     evaluation = _evaluated(options, data)
     if options.report is not None:
         say("figures and report")
-        _write(options.report, printable(page(evaluation, data, options, arguments)))
+        _write(options.report, printable(_page(evaluation, data, options, arguments)))
     if options.json:
         return json.dumps({"input": data.facts} | json.loads(evaluation.to_json()), indent=2)
     facts = (f"{name}: {x}" for name, x in data.facts.items())
@@ -295,3 +299,70 @@ def _check_output(options: Namespace) -> None:
     is_other = path.exists() and not path.is_file()  # a folder or device
     if is_input or is_other or not os.access(path.parent, os.W_OK):
         refuse("--report", "another file in a folder that can be written", options.report)
+
+
+def _page(evaluation: Evaluation, data: Data, options: Namespace, arguments: Sequence[str]) -> str:
+    """HTML of a report: what was found and what to do, figures, numbers, how to get them again.
+
+    Args:
+        evaluation: what was found.
+        data: what was evaluated.
+        options: the command line, see `parse`.
+        arguments: its words.
+    """
+    is_one = not isinstance(data.predictions, Mapping)
+    files = listed([path.name for path in options.files])
+    texts = {
+        "title": f"{'Calibration' if is_one else 'Comparison'} of {files}",
+        "arguments": str([*arguments]),
+        "seed": str(options.seed),
+        "call": "evaluate" if is_one else "compare",
+        "command": f"python -m calibjax {shlex.join(arguments)}",
+    }
+    parts = {
+        "style": [Path(__file__).with_name("style.css").read_text("utf-8")],
+        "description": [escape(evaluation.description)],
+        "verdict": map(escape, evaluation.sentences[:1]),
+        "sentences": map(environment.paragraph, evaluation.sentences[1:]),
+        "advice": to_do(evaluation.advice),
+        "figures": _figures(evaluation),
+        "sections": map(_section, range(len(evaluation.sections)), evaluation.sections),
+        "notes": (environment.paragraph(note, "remark") for note in evaluation.notes),
+        "facts": environment.table((), [*data.facts.items()]),
+        "calls": (
+            f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.call)}</code></dd>"
+            for entry in evaluation.entries
+            if entry.call
+        ),
+    }
+    template = string.Template(Path(__file__).with_name("page.html").read_text("utf-8"))
+    parts |= {name: [escape(text)] for name, text in texts.items()}
+    return template.substitute({name: "\n".join(lines) for name, lines in parts.items()})
+
+
+def _section(index: int, section: Section) -> str:
+    """Heading, tables and words; or what opens on demand."""
+    name, title, lines = f"section-{index}", escape(section.title), "\n".join(content(section))
+    if section.is_detail:
+        return f'<details id="{name}"><summary>{title}</summary>\n{lines}\n</details>'
+    return f'<h2 id="{name}">{title}</h2>\n{lines}'
+
+
+def _figures(evaluation: Evaluation) -> Iterator[str]:
+    """Drawings (SVG) as data: addresses, the same for the same figure, and their captions."""
+    try:
+        import matplotlib
+
+        figures = evaluation.figures()
+    except ImportError as error:
+        yield environment.paragraph(f"The figures are left out: {error}", "remark")
+        return
+    for name, figure in figures.items():
+        file = io.BytesIO()
+        # Text stays text only if the reader has the font; as curves it looks the same for all.
+        with matplotlib.rc_context({"svg.hashsalt": "calibjax", "svg.fonttype": "path"}):
+            figure.savefig(file, format="svg", metadata={"Date": None}, facecolor="white")
+        address = f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+        caption, title = escape(evaluation.captions[name]), escape(name[:1].upper() + name[1:])
+        words = f"<figcaption><strong>{title}.</strong> {caption}</figcaption>"
+        yield f'<figure><img src="{address}" alt="{title}. {caption}">\n{words}\n</figure>'

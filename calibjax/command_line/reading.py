@@ -55,10 +55,12 @@ _CERTAIN = (
 # Names beside which `mean` and `sd` belong to other distributions, or are statistics of features.
 _SHAPES = {"df", "nu", "shape", "power", "dist", "distribution", "family"}
 _SHAPES |= {"n", "count", "se", "skew", "skewness", "kurtosis", "min", "max", "median"}
-# Words of columns that may hold other targets, decisions of a model, and models of a hub.
-_TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold"}
+# Words of columns that may hold other targets, decisions of a model, and what the rows are of.
+_TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold", "gt"}
 _DECISIONS = r"(y_?)?(pred|hat|answer|decision|choice|cls|class|parsed|response)"
+_RANKED = r"(pred|class|label|top)\D*2"  # beside the probability of the second likeliest class
 _MODELS = {"model", "model_id", "model_name", "forecaster"}
+_WEIGHTS = {"n", "count", "freq", "frequency", "sample_weight"}
 _MARKS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
 
 
@@ -188,10 +190,9 @@ def read(path: Path, options: Namespace) -> Table:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise InputError(f"{path}: cannot be read ({reason or type(error).__name__})") from None
     columns = dict(zip(names, np.array(cells, object).reshape(-1, len(names)).T, strict=True))
-    numbers = dict(zip(names, _numbers(names, options.decimal or ""), strict=True))
-    if all(np.isfinite(numbers[x]) or x in ("", *columns[x]) for x in names):
-        got = f"values ({listed(names, 4)}); add a first row of names"
-        refuse(f"{path}, row 1", "names of columns", got)
+    is_number = np.isfinite(_numbers(names, options.decimal or ""))
+    if is_number.any() and (is_number | [x in ("", *columns[x]) for x in names]).all():
+        refuse(f"{path}, row 1", "names of columns above the values", listed(names, 4))
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         refuse(path, "columns of different names", f"column {shown(name)} {count} times")
@@ -393,7 +394,8 @@ def _target(table: Table, usual: Sequence[str], named: Collection[str]) -> str:
     if usual is TARGETS:  # hubs have other columns of this kind
         pattern = "|".join(x for _, x in _CERTAIN)
         names = [x for x in others if x not in candidates and not re.fullmatch(pattern, x)]
-        candidates += [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
+        truths = [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
+        candidates += truths + [x for x in names if x.lower() in usual]
         candidates += ["x"] * (candidates == ["y"] and "x" in names)
     if len(candidates) != 1 or candidates[0] not in usual:
         got = f"columns {listed(candidates or others, 12)}; name the one with the targets, "
@@ -407,7 +409,7 @@ def _certain(table: Table, names: Sequence[str], target: str, *, is_named: bool)
     meanings = _recognised(table, names, table.values(target))
     columns = [x for meaning in meanings for x in meaning.columns.values()]
     others = _alike(table, columns if is_named else [target, *columns], names)
-    others += [x for x in names if x in _MODELS and len({*table[x]}) > 1]
+    others += [x for x in names if x in _MODELS | _WEIGHTS and len({*table[x]}) > 1]
     if len(meanings) == 1 and columns and not others:
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
@@ -415,7 +417,8 @@ def _certain(table: Table, names: Sequence[str], target: str, *, is_named: bool)
     templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES)
     doubtful = listed([target, *columns[:4], *others] if others else names, 12)
     got = f"columns {doubtful or 'of targets'}{fit}; name them: calibjax FILE --target COLUMN "
-    refuse(table.path, "columns of one kind of predictions, and one of targets", got + templates)
+    got += "[--groups COLUMN] [--weights COLUMN] " * bool(others) + templates
+    refuse(table.path, "columns of one kind of predictions, and one of targets", got)
 
 
 def _alike(table: Table, columns: Sequence[str], names: Iterable[str]) -> list[str]:
@@ -439,8 +442,9 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
     for kind, columns in meanings[:]:  # they may be probabilities, votes for classes, or features
         values = np.array([table.values(x) for x in columns.values()])
         most = {"quantiles": 1.0, "members": np.inf if _are_labels(values) else 1.0, "normal": 9.0}
-        if kind in most and _are_labels(targets, most[kind]):
-            is_binary = _are_labels(targets, 1.0)
+        is_ranked = kind == "classes" and any(re.match(_RANKED, x, re.I) for x in names)
+        if is_ranked or (kind in most and _are_labels(targets, most[kind])):
+            is_binary = _are_labels(targets, 1.0) and not is_ranked
             meanings.append(Meaning("probability" if is_binary else "classes", {}))
     if "prob" in names:
         # The column may hold the confidence in a predicted label.

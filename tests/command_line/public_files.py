@@ -548,3 +548,56 @@ FILES += [
         f"--probability prob --positive {second}", BINARY)
       for first, second in ((-1, 1), (1, 2))),
 ]  # fmt: skip
+
+# Rows that count several times, labels by another name, and ranks of classes.
+FILES += [
+    *(File(f"rows that count by {name}", "refused", table({**_PROBS, name: COUNT + 1}),
+           f"{name} --weights --probability", f"--weights {name}",
+           score("Bernoulli", EVENT, HAPPENED, weights=COUNT + 1))
+      for name in ("n", "count", "sample_weight")),
+    File("weights of patients", "read", table({**_PROBS, "weight": LOC}), score=BINARY),
+    File("labels that are numbers of rows, Target", "refused", table(
+        {"label": ROWS + 100, "mean": LOC, "sd": SD, "Target": Y}), "Target --target",
+        "--target Target", NORMAL),
+    File("the targets of the day before", "refused", table(
+        {"y": Y, "y_lag1": Y + 1, "mean": LOC, "sd": SD}), "y_lag1 --target", "--target y", NORMAL),
+    File("the two likeliest classes", "refused", table(
+        {"pred_1": 1 - HAPPENED, "prob_1": FAVOURITE, "pred_2": HAPPENED,
+         "prob_2": (1 - FAVOURITE).round(3), "label": HAPPENED + 1}), "pred_2 --classes"),
+    File("two models called as classes", "refused", table(
+        {"prob_rf": EVENT, "prob_svm": RIVALS["538"], "label": HAPPENED}), "prob_rf",
+        "--models prob_rf prob_svm --positive 1",
+        {"prob_rf": OF_RIVALS["elo"], "prob_svm": OF_RIVALS["538"]}),
+    File("bounds of a probability", "refused", table(
+        {"prob": EVENT, "prob_lower": EVENT / 2, "prob_upper": (1 + EVENT) / 2,
+         "label": HAPPENED}), "prob_lower --probability", "--probability prob --positive 1",
+        BINARY),
+    File("a sum below the columns", "refused", f"{table(_NORMAL)}Total,1,2\n", "Total"),
+    File("the names a second time", "refused", table(_NORMAL) * 2, f"row.{N + 2}"),
+    File("truth values of R", "read", table(
+        {"prob": [f"{p:.3e}" for p in EVENT], "y": np.array(["FALSE", "TRUE"])[HAPPENED]}),
+        score=BINARY),
+    File("capitals", "refused", table({"Prob": EVENT, "Label": HAPPENED}), "Label --target",
+         "--target Label --probability Prob --positive 1", BINARY),
+    File("-1 for unknown labels", "refused", table(
+        {**named("012", CLASSES, "prob_"), "label": np.where(_SEEN, LABELS, -1)}),
+        "-1 --classes", "--na=-1 --skip-missing",
+        score("Categorical", CLASSES[_SEEN], LABELS[_SEEN])),
+    File("a hub with numbers of rows", "refused", table(
+        {"row_id": np.arange(len(_OF)), **HUB, "observation": Y[_OF]}), "finite"),
+    File("a hub with levels in percent", "refused", table(
+        {**HUB, "output_type_id": 100 * HUB["output_type_id"], "observation": Y[_OF]}),
+        "levels --quantiles"),
+    File("quantiles of counts", "read", table(
+        {**named(LEVELS, QUANTILES.round(), "q"), "target": COUNT}),
+        score=score("Quantiles", LEVELS, QUANTILES.round(), COUNT)),
+    File("whole targets of normal predictions", "read", table(
+        {"mean": LOC * 10, "sd": SD * 10, "target": (Y * 10).round().astype(int)}),
+        score=score("Normal", LOC * 10, SD * 10, (Y * 10).round())),
+    File("temperatures in kelvin with three digits", "refused", table(
+        {x: [f"{y + 273.15:.3f}" for y in values] for x, values in _NORMAL.items()}),
+        "MARK thousands", "--decimal .", score("Normal", LOC + 273.15, SD + 273.15, Y + 273.15)),
+    File("zeros before class numbers", "refused", table(
+        {**named(("00", "01", "02"), CLASSES, "prob_"), "label": LABELS}), "--classes",
+        "--classes prob_00=0 prob_01=1 prob_02=2", OF_CLASSES),
+]  # fmt: skip

@@ -27,7 +27,7 @@ CASES = [
     (GOOD[:-6], "row 4: expected 3 values as in the first row, got 2"),
     (GOOD + '"0.3,0.7,1\n', "cannot be read .unexpected end"),
     (GOOD + "\n0.3,0.7,1\n", "row 5: expected 3 values"),
-    (GOOD.partition("\n")[2], "row 1: expected names of columns, got values .* add a first row"),
+    (GOOD.partition("\n")[2], "row 1: expected names of columns above the values, got 0.25"),
     (GOOD.replace(",", "\t"), "row 1: expected columns separated by ',', got .*; --sep 'tab'"),
     (GOOD.replace("0.25", '"0,25"'), "row 2: .*column prob_0, got '0,25'; --decimal MARK"),
     (NORMAL.replace("2,1", "2.75,1"), "row 4: .*got '2.75'; --decimal MARK", "--decimal ,"),
