@@ -24,7 +24,6 @@ NUM_CELLS = 10  # into which ranks and probabilities are cut
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
 _LEAST_DRAWS = 2000  # from all predictions together, from which edges are chosen
 _LEAST_VARIANCE = 5.0  # of the number of samples in a region; below, a single sample decides
-_SMALLEST = 1e-12
 _SHOWN = 3  # regions that are named
 NUM_REDRAWS = 999
 Cells = Callable[[np.ndarray], np.ndarray]
@@ -128,7 +127,7 @@ def find_regions(
     pairs, null, rows = [(x, x.moments(data.shares)) for x in views], np.zeros(num_draws), []
 
     def sizes(view: View, cells: np.ndarray, means: np.ndarray, variances: np.ndarray) -> Any:
-        spread = np.sqrt(np.maximum(variances, _SMALLEST))
+        spread = np.sqrt(np.maximum(variances, 1e-12))
         values = np.abs(view.totals(cells, data.shares) - means) / spread
         return np.where(variances >= _LEAST_VARIANCE, values, -1)
 
@@ -187,10 +186,9 @@ def where_wrong(data: Data) -> Part:
         text = f"{observed} observed, {predicted} predicted in {inside} samples"
         advice = record.MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
-    remark = (
-        "Events whose frequencies differ most from the predicted ones, in standard errors. They "
-    )
-    remark += "were searched for because a test rejects and no sentence would have named an error."
+    remark = "Events whose frequencies differ most from the predicted ones, in standard errors. "
+    remark += "They were searched for because a test rejects and no sentence would have named an "
+    remark += "error."
     entries = tuple(entry for entry, _ in shown)
     return Part((Section("Where it is wrong", entries, remark),), tuple(findings))
 
