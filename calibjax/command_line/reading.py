@@ -394,8 +394,8 @@ def _target(table: Table, usual: Sequence[str], named: Collection[str]) -> str:
     if usual is TARGETS:  # hubs have other columns of this kind
         pattern = "|".join(x for _, x in _CERTAIN)
         names = [x for x in others if x not in candidates and not re.fullmatch(pattern, x)]
-        truths = [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
-        candidates += truths + [x for x in names if x.lower() in usual]
+        words = {x: {*re.split(r"[\W_]+", x.lower())} for x in names}
+        candidates += [x for x in names if _TRUTHS & words[x] or x.lower() in usual]
         candidates += ["x"] * (candidates == ["y"] and "x" in names)
     if len(candidates) != 1 or candidates[0] not in usual:
         got = f"columns {listed(candidates or others, 12)}; name the one with the targets, "
