@@ -211,7 +211,7 @@ def _rows(path: Path, content: bytes, sep: str) -> list[list[str]]:
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip() or re.match(f"# |#[^{re.escape(sep)}]*$", head):
         expected = "names of columns in row 1, no comment, and no NUL character"
-        refuse(path, expected, f"{shown(head)}; remove what is no row of values below their names")
+        refuse(path, expected, f"{shown(head)}; remove lines above the names, and # before them")
     others = [x for x in ",;\t| " if x in head.strip()]
     if others and sep not in head:
         option = others[0].replace("\t", "tab")
@@ -317,11 +317,12 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
 
 def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
     """Refuses points that may stand between thousands, and numbers that may be missing values."""
-    texts = [x for name in names for x in table[name] if "." in x]
-    numbers = [x for x, y in zip(texts, _numbers(texts), strict=True) if np.isfinite(y)]
+    has_point = re.compile(r"[+-]?\d*\.\d*(e[+-]?\d+)?", re.I).fullmatch
     is_thousand = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
-    if numbers and not table.decimal and all(map(is_thousand, numbers)):
-        refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_MARKS}")
+    numbers = filter(has_point, (x for name in names for x in table[name]))
+    first = next(numbers, "")
+    if is_thousand(first) and not table.decimal and all(map(is_thousand, numbers)):
+        refuse(table.path, "a certain decimal mark", f"{shown(first)}{_MARKS}")
     for name in names if options.na is None else ():
         values = table.values(name)
         nines = np.array([bool(re.fullmatch(r"-?99+(\.[09]+)?", x)) for x in table[name]])
@@ -424,8 +425,8 @@ def _certain(table: Table, names: Sequence[str], target: str, *, is_named: bool)
 def _alike(table: Table, columns: Sequence[str], names: Iterable[str]) -> list[str]:
     """The names that begin with one of these columns, and may hold what it holds."""
     begins = re.compile(rf"({'|'.join(map(re.escape, columns)) or '(?!)'})[\W_\d]").match
-    texts = {x for name in columns for x in table[name]}
     names = [x for x in names if begins(x) and x not in columns]
+    texts = {x for name in columns if names for x in table[name]}
     return [x for x in names if np.isfinite(table.values(x)).any() or texts & {*table[x]}]
 
 
@@ -440,8 +441,8 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
     if {"mean", "sd"} <= {*names} and not _SHAPES & {*names}:
         meanings.append(Meaning("normal", {"loc": "mean", "scale": "sd"}))
     for kind, columns in meanings[:]:  # they may be probabilities, votes for classes, or features
-        values = np.array([table.values(x) for x in columns.values()])
-        most = {"quantiles": 1.0, "members": np.inf if _are_labels(values) else 1.0, "normal": 9.0}
+        is_vote = kind == "members" and all(_are_labels(table.values(x)) for x in columns.values())
+        most = {"quantiles": 1.0, "members": np.inf if is_vote else 1.0, "normal": 9.0}
         is_ranked = kind == "classes" and any(re.match(_RANKED, x, re.I) for x in names)
         if is_ranked or (kind in most and _are_labels(targets, most[kind])):
             is_binary = _are_labels(targets, 1.0) and not is_ranked
