@@ -312,7 +312,19 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     facts = {"targets": f"column {target}", "rows": f"{len(table.rows)}{left_out}"}
     facts |= {name: f"columns {listed(x, 100)}" for name, x in other.items() if x}
     facts |= {"not used": listed(unused, 100)} if unused else {}
-    return {x: _data(table, target, one, options, other, facts) for x, one in meanings.items()}
+    features = [table.numbers(x) for x in other["features"]]
+    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
+    of_all: dict[str, Any] = {
+        "groups": {x: table.texts(x) for x in other["groups"]} or None,
+        "features": np.stack(features, 1) if features else None,
+        "weights": next(map(table.numbers, other["weights"]), None),
+        "clusters": next(iter(clusters), None),
+    }
+    models = {}
+    for name, meaning in meanings.items():
+        words, *model = _model(table, target, meaning, options)
+        models[name] = Data(*model, **of_all, table=table, facts={"predictions": words, **facts})
+    return models
 
 
 def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
@@ -504,15 +516,8 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
     return dataclasses.replace(rows, columns=columns), models, unused
 
 
-def _data(
-    table: Table,
-    target: str,
-    meaning: Meaning,
-    options: Namespace,
-    other: Mapping[str, Sequence[str]],
-    facts: Mapping[str, str],
-) -> Data:
-    """One model, with the columns that belong to all of them."""
+def _model(table: Table, target: str, meaning: Meaning, options: Namespace) -> tuple[Any, ...]:
+    """Description of one model, its predictions, the targets, and the names of their classes."""
     (kind, columns), classes = meaning, ()
     if options.positive is not None and kind != "probability":
         refuse("--positive", "predictions of kind probability", kind)
@@ -529,19 +534,7 @@ def _data(
     if decided and options.target is None:
         advice = "; name the observed targets, even if these are: calibjax FILE --target COLUMN"
         refuse(table.path, "one column of observed targets", f"{decided}{advice}")
-    features = [table.numbers(x) for x in other["features"]]
-    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
-    return Data(
-        predictions,
-        targets,
-        classes,
-        groups={x: table.texts(x) for x in other["groups"]} or None,
-        features=np.stack(features, 1) if features else None,
-        weights=next(map(table.numbers, other["weights"]), None),
-        clusters=next(iter(clusters), None),
-        table=table,
-        facts={"predictions": f"{words}{f'; {decided}' * bool(decided)}", **facts},
-    )
+    return f"{words}{f'; {decided}' * bool(decided)}", predictions, targets, classes
 
 
 def _decided(table: Table, meaning: Meaning, target: str, predictions: Any, targets: Any) -> str:
