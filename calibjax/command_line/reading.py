@@ -452,12 +452,17 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
             meanings.append(Meaning(kind, columns))
     if {"mean", "sd"} <= {*names} and not _SHAPES & {*names}:
         meanings.append(Meaning("normal", {"loc": "mean", "scale": "sd"}))
-    for kind, columns in meanings[:]:  # they may be probabilities, votes for classes, or features
-        is_vote = kind == "members" and all(_are_labels(table.values(x)) for x in columns.values())
-        most = {"quantiles": 1.0, "members": np.inf if is_vote else 1.0, "normal": 9.0}
-        is_ranked = kind == "classes" and any(re.match(_RANKED, x, re.I) for x in names)
-        if is_ranked or (kind in most and _are_labels(targets, most[kind])):
-            is_binary = _are_labels(targets, 1.0) and not is_ranked
+    for kind, columns in meanings[:]:
+        values = np.array([table.values(x) for x in columns.values()])
+        if kind == "classes":  # the first may be the likeliest in each row
+            is_falling = (np.diff(values, axis=0) <= 0).all() and np.diff(values).any()
+            is_other = len(values) > 2 and is_falling
+            is_other |= any(re.match(_RANKED, x, re.I) for x in names)
+        else:  # they may be probabilities of one outcome, votes for classes, or features
+            most = {"normal": 9.0, "members": np.inf if _are_labels(values) else 1.0}
+            is_other = _are_labels(targets, most.get(kind, 1.0))
+        if is_other:
+            is_binary = kind != "classes" and _are_labels(targets, 1.0)
             meanings.append(Meaning("probability" if is_binary else "classes", {}))
     if "prob" in names:
         # The column may hold the confidence in a predicted label.

@@ -564,6 +564,11 @@ FILES += [
     File("the two likeliest classes", "refused", table(
         {"pred_1": 1 - HAPPENED, "prob_1": FAVOURITE, "pred_2": HAPPENED,
          "prob_2": (1 - FAVOURITE).round(3), "label": HAPPENED + 1}), "pred_2 --classes"),
+    File("probabilities by their ranks", "refused", table(
+        {**named("123", -np.sort(-CLASSES, 1), "prob_"), "label": LABELS + 1}), "prob_1 --classes"),
+    File("the same frequencies in all rows", "read", table(
+        {**named("012", np.tile([0.5, 0.3, 0.2], (N, 1)), "prob_"), "label": LABELS}),
+        score=score("Categorical", np.tile([0.5, 0.3, 0.2], (N, 1)), LABELS)),
     File("two models called as classes", "refused", table(
         {"prob_rf": EVENT, "prob_svm": RIVALS["538"], "label": HAPPENED}), "prob_rf",
         "--models prob_rf prob_svm --positive 1",
