@@ -161,7 +161,7 @@ def _numbers(texts: Collection[str], decimal: str = "") -> np.ndarray:
     """Texts as numbers, float64 [n]; NaN for those that are none."""
     mark = decimal or "."
     digits = rf"(\d+{re.escape(mark)}?\d*|{re.escape(mark)}\d+)(e[+-]?\d+)?"
-    is_number = re.compile(rf"[+-]?({digits}|inf(inity)?)", re.I).fullmatch
+    is_number = re.compile(rf"[+-]?({digits}|inf(inity)?)", re.I | re.A).fullmatch
     return np.array([float(x.replace(mark, ".")) if is_number(x) else np.nan for x in texts], float)
 
 

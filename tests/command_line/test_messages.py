@@ -34,6 +34,7 @@ CASES = [
     (NORMAL.replace("2,1", "1_000,1"), "row 4: expected a finite number .*, got '1_000'"),
     (GOOD.replace("0.75", "high"), "row 2: expected a finite number in column prob_1, got 'high'"),
     (NORMAL.replace("2.5", "inf"), "row 4: expected a finite number in column target"),
+    (NORMAL.replace("2.5", "\u0131nf"), "row 4: expected a finite number .*, got '\u0131nf'"),
     ("mean,sd,target\n,1,1\nNA,1,2.5\n", "expected rows that do not lack", "--skip-missing"),
     (GOOD.replace("0.9,1", "0.9,2"), "row 4: expected one of the labels 0, 1 .*got '2'"),
     (GOOD.replace("prob_1", "prob_0"), "different names, got column 'prob_0' 2 times"),
