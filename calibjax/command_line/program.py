@@ -17,16 +17,20 @@ file or option is wrong.
 """
 
 import argparse
+import base64
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import re
 import secrets
 import shlex
+import string
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,8 +38,7 @@ import jax
 
 import calibjax
 from calibjax import _start
-from calibjax._core.environment import compile_quickly
-from calibjax.command_line import page
+from calibjax._core import environment
 from calibjax.command_line.reading import (
     Data,
     InputError,
@@ -47,7 +50,7 @@ from calibjax.command_line.reading import (
 )
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.comparing import compare
-from calibjax.evaluation.record import Evaluation
+from calibjax.evaluation.record import Evaluation, Section, content, to_do
 
 DEMOS = "digits", "diabetes"  # predictions that ship with the package
 
@@ -133,14 +136,13 @@ def prepare() -> None:
     Programs are compiled quickly, and kept in the user's cache folder for the next run. The user's
     settings in the environment stay.
     """
-    compile_quickly()
+    environment.compile_quickly()
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # but of programs that run long
         jax.config.update("jax_disable_most_optimizations", True)
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     with contextlib.suppress(OSError, RuntimeError):  # there is no home, or it cannot be written to
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(cache, "calibjax")
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "calibjax")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         programs = [*folder.iterdir()]
         if sum(path.stat().st_size for path in programs) > _LARGEST:
@@ -212,10 +214,11 @@ def _result(options: Namespace, arguments: Sequence[str]) -> str:
     evaluation = _evaluated(options, data)
     if options.report is not None:
         say("figures and report")
-        _write(options.report, printable(_page(options, arguments, evaluation, data)))
+        _write(options.report, printable(_page(evaluation, data, options, arguments)))
     if options.json:
-        return json.dumps({"input": dict(data.facts)} | json.loads(evaluation.to_json()), indent=2)
-    return printable("\n".join(f"{name}: {x}" for name, x in data.facts) + f"\n\n{evaluation}")
+        return json.dumps({"input": data.facts} | json.loads(evaluation.to_json()), indent=2)
+    facts = (f"{name}: {x}" for name, x in data.facts.items())
+    return printable("\n".join([*facts, "", str(evaluation)]))
 
 
 def _write(path: Path, content: str) -> None:
@@ -264,16 +267,14 @@ def _read(options: Namespace) -> Data:
         refuse("--clusters", "several models", "one")
     if (options.groups or options.features) and others:
         refuse("--groups and --features", "one model", len(models))
-    facts = [("computed by", f"calibjax {calibjax.__version__}")]
-    facts.append(("file", "; ".join(map(str, options.files))))
-    of_each = [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
-    facts += [*(of_each if others else first.facts[:1]), *first.facts[1:]]
-    predictions = {name: data.predictions for name, data in models.items()}
-    return dataclasses.replace(
-        first,
-        predictions=predictions if others else first.predictions,
-        facts=[*facts, ("seed", str(options.seed))],
-    )
+    facts = {"computed by": f"calibjax {calibjax.__version__}"}
+    facts["file"] = "; ".join(map(str, options.files))
+    for name, data in models.items():
+        facts[f"model {name}" if others else "predictions"] = data.facts.pop("predictions")
+    facts |= first.facts | {"seed": str(options.seed)}
+    predictions: Any = {name: data.predictions for name, data in models.items()}
+    predictions = predictions if others else first.predictions
+    return dataclasses.replace(first, predictions=predictions, facts=facts)
 
 
 def _evaluated(options: Namespace, data: Data) -> Evaluation:
@@ -289,26 +290,6 @@ def _evaluated(options: Namespace, data: Data) -> Evaluation:
         raise InputError(f"{place}: {reason}") from error
 
 
-def _page(options: Namespace, arguments: Sequence[str], evaluation: Evaluation, data: Data) -> str:
-    figures = {}
-    try:
-        figures = evaluation.figures()
-    except ImportError as error:
-        say(f"the figures are left out: {error}")
-    is_one = not isinstance(data.predictions, Mapping)
-    files = listed([path.name for path in options.files])
-    return page.page(
-        evaluation,
-        figures,
-        data.facts,
-        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
-        arguments=str([*arguments]),
-        seed=str(options.seed),
-        call="evaluate" if is_one else "compare",
-        command=f"python -m calibjax {shlex.join(arguments)}",
-    )
-
-
 def _check_output(options: Namespace) -> None:
     """Refuses a place for the report before anything is computed."""
     if options.report is None:
@@ -317,5 +298,71 @@ def _check_output(options: Namespace) -> None:
     is_input = any(x.exists() and path.exists() and path.samefile(x) for x in options.files)
     is_other = path.exists() and not path.is_file()  # a folder or device
     if is_input or is_other or not os.access(path.parent, os.W_OK):
-        expected = "a file that is not read, in a folder that can be written"
-        refuse("--report", expected, options.report)
+        refuse("--report", "another file in a folder that can be written", options.report)
+
+
+def _page(evaluation: Evaluation, data: Data, options: Namespace, arguments: Sequence[str]) -> str:
+    """HTML of a report: what was found and what to do, figures, numbers, how to get them again.
+
+    Args:
+        evaluation: what was found.
+        data: what was evaluated.
+        options: the command line, see `parse`.
+        arguments: its words.
+    """
+    is_one = not isinstance(data.predictions, Mapping)
+    files = listed([path.name for path in options.files])
+    texts = {
+        "title": f"{'Calibration' if is_one else 'Comparison'} of {files}",
+        "arguments": str([*arguments]),
+        "seed": str(options.seed),
+        "call": "evaluate" if is_one else "compare",
+        "command": f"python -m calibjax {shlex.join(arguments)}",
+    }
+    parts = {
+        "style": [Path(__file__).with_name("style.css").read_text("utf-8")],
+        "description": [escape(evaluation.description)],
+        "verdict": map(escape, evaluation.sentences[:1]),
+        "sentences": map(environment.paragraph, evaluation.sentences[1:]),
+        "advice": to_do(evaluation.advice),
+        "figures": _figures(evaluation),
+        "sections": map(_section, range(len(evaluation.sections)), evaluation.sections),
+        "notes": (environment.paragraph(note, "remark") for note in evaluation.notes),
+        "facts": environment.table((), [*data.facts.items()]),
+        "calls": (
+            f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.call)}</code></dd>"
+            for entry in evaluation.entries
+            if entry.call
+        ),
+    }
+    template = string.Template(Path(__file__).with_name("page.html").read_text("utf-8"))
+    parts |= {name: [escape(text)] for name, text in texts.items()}
+    return template.substitute({name: "\n".join(lines) for name, lines in parts.items()})
+
+
+def _section(index: int, section: Section) -> str:
+    """Heading, tables and words; or what opens on demand."""
+    name, title, lines = f"section-{index}", escape(section.title), "\n".join(content(section))
+    if section.is_detail:
+        return f'<details id="{name}"><summary>{title}</summary>\n{lines}\n</details>'
+    return f'<h2 id="{name}">{title}</h2>\n{lines}'
+
+
+def _figures(evaluation: Evaluation) -> Iterator[str]:
+    """Drawings (SVG) as data: addresses, the same for the same figure, and their captions."""
+    try:
+        import matplotlib
+
+        figures = evaluation.figures()
+    except ImportError as error:
+        yield environment.paragraph(f"The figures are left out: {error}", "remark")
+        return
+    for name, figure in figures.items():
+        file = io.BytesIO()
+        # Text stays text only if the reader has the font; as curves it looks the same for all.
+        with matplotlib.rc_context({"svg.hashsalt": "calibjax", "svg.fonttype": "path"}):
+            figure.savefig(file, format="svg", metadata={"Date": None}, facecolor="white")
+        address = f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+        caption, title = escape(evaluation.captions[name]), escape(name[:1].upper() + name[1:])
+        words = f"<figcaption><strong>{title}.</strong> {caption}</figcaption>"
+        yield f'<figure><img src="{address}" alt="{title}. {caption}">\n{words}\n</figure>'

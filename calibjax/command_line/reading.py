@@ -47,17 +47,20 @@ TEMPLATES = {
 }
 # Names of columns that say what they hold.
 _CERTAIN = (
-    ("classes", r"prob_(.+)"),
+    ("classes", r"prob_(?!pred$)(.+)"),  # scikit-learn has prob_true and prob_pred in curves
     ("classes", r"p_(.+)"),
     ("quantiles", r"q(\d*\.?\d+)"),
     ("members", r"member_(\d+)"),
 )
 # Names beside which `mean` and `sd` belong to other distributions, or are statistics of features.
-_SHAPES = {"df", "nu", "shape", "power", "skew", "skewness", "kurtosis", "min", "max", "median"}
-# Words of columns that may hold other targets, decisions of a model, and models of a hub.
-_TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold"}
+_SHAPES = {"df", "nu", "shape", "power", "dist", "distribution", "family"}
+_SHAPES |= {"n", "count", "se", "skew", "skewness", "kurtosis", "min", "max", "median"}
+# Words of columns that may hold other targets, decisions of a model, and what the rows are of.
+_TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold", "gt"}
 _DECISIONS = r"(y_?)?(pred|hat|answer|decision|choice|cls|class|parsed|response)"
-_MODELS = {"model", "model_name", "team", "team_name", "team_abbr", "forecaster"}
+_RANKED = r"(pred|class|label|top)\D*2"  # beside the probability of the second likeliest class
+_MODELS = {"model", "model_id", "model_name", "forecaster"}
+_WEIGHTS = {"n", "count", "freq", "frequency", "sample_weight"}
 _MARKS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
 
 
@@ -99,7 +102,7 @@ class Table:
         columns: stripped texts by name, objects, [n].
         rows: number of each row in the file, [n].
         missing: texts that stand for a missing value, in lower case.
-        decimal: the decimal mark of numbers; empty for a point that may stand between thousands.
+        decimal: the named decimal mark; empty for a point that may stand between thousands.
     """
 
     path: Path
@@ -108,8 +111,11 @@ class Table:
     missing: frozenset[str]
     decimal: str
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The texts of a column; refuses other names."""
+        if name not in self.columns:
+            refuse(self.path, f"a column {name}", f"columns {listed(self.columns, 12)}")
+        return self.columns[name]
 
     def take(self, rows: np.ndarray) -> "Table":
         """Some of the rows, by truth values or indices."""
@@ -126,44 +132,37 @@ class Table:
             row = int(bad.argmax())
             if self.is_missing(name)[row]:
                 advice = "; --skip-missing leaves out such rows"
-            got = f"{shown(self.columns[name][row])}{advice}"
+            got = f"{shown(self[name][row])}{advice}"
             refuse(self.place(row), f"{expected} in column {listed([name])}", got)
 
     def values(self, name: str) -> np.ndarray:
         """A column as numbers, float64 [n]; NaN for other texts."""
-        return _numbers(self.columns[name], self.decimal)
+        return _numbers(self[name], self.decimal)
 
     def numbers(self, name: str, largest: float = np.finfo(float).max) -> np.ndarray:
         """A column of numbers up to a largest size, float64 [n]; refuses others."""
         numbers = self.values(name)
         bad = ~(np.abs(numbers) <= largest)
-        is_marked = re.fullmatch(r"[+-]?\d*([.,' ]\d+)+", self.columns[name][bad.argmax()])
+        is_marked = re.fullmatch(r"[+-]?\d*([.,' ]\d+)+", self[name][bad.argmax()])
         self.refuse_where(bad, "a finite number", name, _MARKS if is_marked else "")
         return numbers
 
-    def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
-        """Whether there is no value, [n]; the names of `labels` are values in any case."""
-        texts = self.columns[name]
-        return np.array([x.lower() in self.missing and x not in labels for x in texts], bool)
+    def is_missing(self, name: str) -> np.ndarray:
+        """Whether there is no value, [n]."""
+        return np.array([x.lower() in self.missing for x in self[name]], bool)
 
-    def texts(self, name: str, labels: Collection[str] = ()) -> list[str]:
+    def texts(self, name: str) -> list[str]:
         """A column; refuses missing values."""
-        self.refuse_where(self.is_missing(name, labels), "a value", name)
-        return [*self.columns[name]]
+        self.refuse_where(self.is_missing(name), "a value", name)
+        return [*self[name]]
 
 
-def _numbers(texts: Collection[str], decimal: str | None = None) -> np.ndarray:
+def _numbers(texts: Collection[str], decimal: str = "") -> np.ndarray:
     """Texts as numbers, float64 [n]; NaN for those that are none."""
-
-    def number(text: str) -> float:
-        if "_" in text or (decimal == "," and "." in text):  # `float` takes 1_000, too
-            return np.nan
-        try:
-            return float(text.replace(decimal or ".", "."))
-        except ValueError:
-            return np.nan
-
-    return np.array([number(x) for x in texts], float)
+    mark = decimal or "."
+    digits = rf"(\d+{re.escape(mark)}?\d*|{re.escape(mark)}\d+)(e[+-]?\d+)?"
+    is_number = re.compile(rf"[+-]?({digits}|inf(inity)?)", re.I | re.A).fullmatch
+    return np.array([float(x.replace(mark, ".")) if is_number(x) else np.nan for x in texts], float)
 
 
 def read(path: Path, options: Namespace) -> Table:
@@ -183,32 +182,26 @@ def read(path: Path, options: Namespace) -> Table:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             refuse(path, "at most 1 GiB", "more; take a sample of the rows")
-        sep = options.sep or ("tab" if ".tsv" in path.name.lower() else ",")
-        sep = "\t" if sep == "tab" else sep
-        names, *cells = _rows(path, content, sep, is_named=options.sep is not None)
+        sep = (options.sep or ("tab" if ".tsv" in path.name.lower() else ",")).replace("tab", "\t")
+        names, *cells = _rows(path, content, sep)
     except InputError:
         raise
     except Exception as error:  # of a damaged file
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise InputError(f"{path}: cannot be read ({reason or type(error).__name__})") from None
-    if not cells:
-        refuse(path, "rows", "none")
-    columns = dict(zip(names, np.array(cells, object).T, strict=True))
-    is_number = np.isfinite(_numbers(names, options.decimal))
-    others = [x for x, is_one in zip(names, is_number, strict=True) if x and not is_one]
-    if is_number.any() and (not others or any(x in columns[x] for x in others)):
-        got = f"values ({listed(names, 4)}); add a first row of names"
-        refuse(f"{path}, row 1", "names of columns", got)
+    columns = dict(zip(names, np.array(cells, object).reshape(-1, len(names)).T, strict=True))
+    is_number = np.isfinite(_numbers(names, options.decimal or ""))
+    if is_number.any() and (is_number | [x in ("", *columns[x]) for x in names]).all():
+        refuse(f"{path}, row 1", "names of columns above the values", listed(names, 4))
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         refuse(path, "columns of different names", f"column {shown(name)} {count} times")
     missing = {x.strip().lower() for x in options.na or ()}
     missing = MISSING | missing | {f"{x}.0" for x in missing}
-    decimal = options.decimal or ("." if sep == "," else "")
-    return Table(path, columns, 2 + np.arange(len(cells)), missing, decimal)
+    return Table(path, columns, 2 + np.arange(len(cells)), missing, options.decimal or "")
 
 
-def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[str]]:
+def _rows(path: Path, content: bytes, sep: str) -> list[list[str]]:
     """Names of columns, and stripped texts of each row."""
     try:
         text = content.decode("utf-8-sig")
@@ -216,18 +209,17 @@ def _rows(path: Path, content: bytes, sep: str, *, is_named: bool) -> list[list[
         refuse(path, "text in UTF-8", f"{error}; save it as CSV in UTF-8")
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     head = text.partition("\n")[0]
-    if "\0" in text or not head.strip():
-        refuse(path, "names of columns in row 1, and no NUL character", shown(head))
+    if "\0" in text or not head.strip() or re.match(f"# |#[^{re.escape(sep)}]*$", head):
+        expected = "names of columns in row 1, no comment, and no NUL character"
+        refuse(path, expected, f"{shown(head)}; remove lines above the names, and # before them")
     others = [x for x in ",;\t| " if x in head.strip()]
-    if others and sep not in head and not is_named:
+    if others and sep not in head:
         option = others[0].replace("\t", "tab")
         got = f"{shown(head)}; --sep '{option}' names another separator"
         refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
     lines = (x.strip() if sep == " " else x for x in io.StringIO(text, newline=""))
-    rows = [
-        [x.strip() for x in row]
-        for row in csv.reader(lines, delimiter=sep, strict=True, skipinitialspace=sep == " ")
-    ]
+    reader = csv.reader(lines, delimiter=sep, strict=True, skipinitialspace=sep == " ")
+    rows = [[x.strip() for x in row] for row in reader]
     for i, row in enumerate(rows):
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} values as in the first row"
@@ -260,7 +252,7 @@ class Data:
         weights: [n], or None.
         clusters: the cluster of each row as an integer, [n], or None.
         table: the file, without rows that were left out.
-        facts: descriptions of what was read, by name; the first is about the predictions.
+        facts: descriptions of what was read, by name; the first, `predictions`, of the model.
     """
 
     predictions: Distribution | Mapping[str, Distribution]
@@ -271,7 +263,7 @@ class Data:
     weights: np.ndarray | None
     clusters: np.ndarray | None
     table: Table
-    facts: Sequence[tuple[str, str]]
+    facts: dict[str, str]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -295,53 +287,57 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     table, unused = read(path, options), []
     named = meanings = _named(table, options)
     is_hub = not named and {*HUB} <= {*table.columns}
-    target = _target(table, options.target, OBSERVED if is_hub else TARGETS)
+    predicted = [x for meaning in named.values() for x in meaning.columns.values()]
+    target = options.target or _target(table, OBSERVED if is_hub else TARGETS, predicted)
     if is_hub:
         table, meanings, unused = _of_hub(table, target)
-    other = {x: _matching(table, getattr(options, x) or (), f"--{x}") for x in OTHERS}
+    other = {x: _matching(table, getattr(options, x) or ()) for x in OTHERS}
     used = [target, *itertools.chain(*other.values())]
     if not meanings:
         names = [x for x in table.columns if x not in used]
-        meanings = {"": _certain(table, names, table.values(target))}
-    predicted = [x for meaning in meanings.values() for x in meaning.columns.values()]
-    unused += _unused(table, used + predicted, () if named else predicted)
-    size, labels = len(table), next(iter(meanings.values())).columns
+        meanings = {"": _certain(table, names, target, is_named=options.target is not None)}
+    used += [x for meaning in meanings.values() for x in meaning.columns.values()]
+    if len({*used}) < len(used):
+        refuse(table.path, "one use of each column", listed(used))
+    unused += [x for x in table.columns if x not in used]
+    size = len(table.rows)
+    classes = {x.lower() for meaning in meanings.values() for x in meaning.columns}
+    table = dataclasses.replace(table, missing=table.missing - classes)  # a class may be "none"
     if options.skip_missing:
-        missing = [table.is_missing(x, labels if x == target else ()) for x in used + predicted]
-        table = table.take(~np.any(missing, 0))
-        if not len(table):
-            refuse(path, "rows without missing values", "none")
-    _refuse_doubtful(table, used + predicted, options)
-    left_out = f" ({size - len(table)} more lack a value)" * (size > len(table))
-    facts = {"targets": f"column {target}", "rows": f"{len(table)}{left_out}"}
+        table = table.take(~np.any([table.is_missing(x) for x in used], 0))
+    if not len(table.rows):
+        refuse(path, "rows that do not lack values", "none")
+    _refuse_doubtful(table, used, options)
+    left_out = f" ({size - len(table.rows)} more lack a value)" * (size > len(table.rows))
+    facts = {"targets": f"column {target}", "rows": f"{len(table.rows)}{left_out}"}
     facts |= {name: f"columns {listed(x, 100)}" for name, x in other.items() if x}
     facts |= {"not used": listed(unused, 100)} if unused else {}
-    return {x: _data(table, target, one, options, other, facts) for x, one in meanings.items()}
-
-
-def _unused(table: Table, used: Sequence[str], certain: Sequence[str]) -> list[str]:
-    """The other columns; refuses two uses of one, and what may be a second model."""
-    name, count = Counter(used).most_common(1)[0]
-    if count > 1:
-        refuse(table.path, f"one use of column {name}", count)
-    unused = [x for x in table.columns if x not in used]
-    for x in certain:
-        if others := [y for y in unused if y.startswith(f"{x}_")]:
-            got = f"columns {listed([x, *others])}"
-            refuse(table.path, "one column of each kind, or options that name them", got)
-    return unused
+    features = [table.numbers(x) for x in other["features"]]
+    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
+    of_all: dict[str, Any] = {
+        "groups": {x: table.texts(x) for x in other["groups"]} or None,
+        "features": np.stack(features, 1) if features else None,
+        "weights": next(map(table.numbers, other["weights"]), None),
+        "clusters": next(iter(clusters), None),
+    }
+    models = {}
+    for name, meaning in meanings.items():
+        words, *model = _model(table, target, meaning, options)
+        models[name] = Data(*model, **of_all, table=table, facts={"predictions": words, **facts})
+    return models
 
 
 def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> None:
     """Refuses points that may stand between thousands, and numbers that may be missing values."""
-    texts = [x for name in names for x in table.columns[name] if "." in x and not table.decimal]
-    numbers = [x for x, y in zip(texts, _numbers(texts), strict=True) if np.isfinite(y)]
+    has_point = re.compile(r"[+-]?\d*\.\d*(e[+-]?\d+)?", re.I).fullmatch
     is_thousand = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}").fullmatch
-    if numbers and all(map(is_thousand, numbers)):
-        refuse(table.path, "a certain decimal mark", f"{shown(numbers[0])}{_MARKS}")
+    numbers = filter(has_point, (x for name in names for x in table[name]))
+    first = next(numbers, "")
+    if is_thousand(first) and not table.decimal and all(map(is_thousand, numbers)):
+        refuse(table.path, "a certain decimal mark", f"{shown(first)}{_MARKS}")
     for name in names if options.na is None else ():
         values = table.values(name)
-        nines = np.array([bool(re.fullmatch(r"-?99+(\.[09]+)?", x)) for x in table.columns[name]])
+        nines = np.array([bool(re.fullmatch(r"-?99+(\.[09]+)?", x)) for x in table[name]])
         rest = values[~nines & np.isfinite(values)]
         low, high = (rest.min(), rest.max()) if rest.size else (np.nan, np.nan)
         # Nines that are farther from all other values than these from each other.
@@ -350,28 +346,16 @@ def _refuse_doubtful(table: Table, names: Sequence[str], options: Namespace) -> 
         table.refuse_where(is_code, "a value that is certain", name, advice)
 
 
-def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, ...]:
-    """The columns that names or patterns stand for; refuses a pattern without any."""
+def _matching(table: Table, patterns: Iterable[str]) -> list[str]:
+    """The columns that names or patterns stand for; a pattern without any is taken for a name."""
     columns: list[str] = []
     for pattern in patterns:
-        is_name = pattern in table.columns
-        matching = [pattern] if is_name else fnmatch.filter(table.columns, pattern)
-        if not matching:
-            _one(table, pattern, option)
-        columns += matching
-    if len({*columns}) < len(columns):
-        refuse(option, "different columns", listed(columns))
-    return tuple(columns)
+        matching = () if pattern in table.columns else fnmatch.filter(table.columns, pattern)
+        columns += matching or [pattern]
+    return [*dict.fromkeys(columns)]
 
 
-def _one(table: Table, name: str, option: str) -> str:
-    """The column of this name."""
-    if name not in table.columns:
-        refuse(table.path, f"a column {name} ({option})", f"columns {listed(table.columns, 12)}")
-    return name
-
-
-def _assigned(table: Table, kind: str, pairs: Sequence[str]) -> dict[str, str]:
+def _assigned(kind: str, pairs: Sequence[str]) -> dict[str, str]:
     """Columns by classes, of COLUMN=VALUE; or by levels, of LEVEL=COLUMN."""
     assigned: dict[str, str] = {}
     for pair in pairs:
@@ -380,7 +364,7 @@ def _assigned(table: Table, kind: str, pairs: Sequence[str]) -> dict[str, str]:
             value, sign, column = pair.partition("=")
         if not sign or value.strip() in assigned:
             refuse(f"--{kind}", "pairs with = of different values", pair)
-        assigned[value.strip()] = _one(table, column, f"--{kind}")
+        assigned[value.strip()] = column
     return assigned
 
 
@@ -391,57 +375,71 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
     kinds = [kind for kind, names in needed.items() if given & {*names}]
     if not kinds:
         return {}
-    (kind, *others), named = kinds, needed[kinds[0]]
+    kind, *others = kinds
     if others:
         refuse(table.path, "options for one kind of predictions", f"those for {listed(kinds)}")
-    for option in named:
+    for option in needed[kind]:
         if getattr(options, option) is None:
             refuse(f"--{option}", f"a value, as in calibjax FILE {TEMPLATES[kind]}", "none")
-    first, second, *_ = [getattr(options, x) for x in named] + [None]
-    if kind in ("classes", "quantiles"):
-        return {"": Meaning(kind, _assigned(table, kind, first))}
-    if kind == "members":
-        return {"": Meaning(kind, {x: x for x in _matching(table, first, "--members")})}
     if kind == "models":
-        columns = _matching(table, first, "--models")
-        return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
-    keys = {"probability": [_POSITIVE], "normal": ["loc", "scale"]}.get(kind, [])
-    if kind == "interval":
+        return {x: Meaning("probability", {_POSITIVE: x}) for x in _matching(table, options.models)}
+    if kind == "members":
+        columns = {x: x for x in _matching(table, options.members)}
+    elif kind == "probability":
+        columns = {_POSITIVE: options.probability}
+    elif kind == "normal":
+        columns = {"loc": options.mean, "scale": options.sd}
+    elif kind == "interval":
         if not 0 < options.level < 1:
             refuse("--level", "a probability between 0 and 1, such as 0.9", f"{options.level:g}")
+        ends = {-1: options.lower, 1: options.upper}
+        columns = {str(round((1 + x * options.level) / 2, 12)): y for x, y in ends.items()}
         kind = "quantiles"
-        keys = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
-    columns = zip(keys, (first, second), named, strict=False)
-    return {"": Meaning(kind, {x: _one(table, name, f"--{option}") for x, name, option in columns})}
+    else:
+        columns = _assigned(kind, getattr(options, kind))
+    return {"": Meaning(kind, columns)}
 
 
-def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
-    """The column of the targets: the one that an option names, or a usual name."""
-    if name is not None:
-        return _one(table, name, "--target")
-    candidates = [x for x in usual if x in table.columns]
+def _target(table: Table, usual: Sequence[str], named: Collection[str]) -> str:
+    """The column of the targets by a usual name, if there is one beside the predictions."""
+    others = [x for x in table.columns if x not in named]
+    candidates = [x for x in usual if x in others]
     if usual is TARGETS:  # hubs have other columns of this kind
         pattern = "|".join(x for _, x in _CERTAIN)
-        names = [x for x in table.columns if x not in candidates and not re.fullmatch(pattern, x)]
-        candidates += [x for x in names if _TRUTHS & {*re.split(r"[\W_]+", x.lower())}]
+        names = [x for x in others if x not in candidates and not re.fullmatch(pattern, x)]
+        words = {x: {*re.split(r"[\W_]+", x.lower())} for x in names}
+        candidates += [x for x in names if _TRUTHS & words[x] or x.lower() in usual]
         candidates += ["x"] * (candidates == ["y"] and "x" in names)
     if len(candidates) != 1 or candidates[0] not in usual:
-        got = f"columns {listed(candidates or table.columns, 12)}; name the one with the targets, "
+        got = f"columns {listed(candidates or others, 12)}; name the one with the targets, "
         got += "which may have to be added from another file: calibjax FILE --target COLUMN"
         refuse(table.path, f"one column of targets ({', '.join(usual)})", got)
     return candidates[0]
 
 
-def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning:
+def _certain(table: Table, names: Sequence[str], target: str, *, is_named: bool) -> Meaning:
     """What columns of predictions mean, if there is one meaning; else names the options."""
-    meanings = _recognised(table, names, targets)
-    if len(meanings) == 1 and meanings[0].columns:
+    meanings = _recognised(table, names, table.values(target))
+    columns = [x for meaning in meanings for x in meaning.columns.values()]
+    others = _alike(table, columns if is_named else [target, *columns], names)
+    others += [x for x in names if x in _MODELS | _WEIGHTS and len({*table[x]}) > 1]
+    if len(meanings) == 1 and columns and not others:
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
     templates = " or ".join(TEMPLATES[x] for x in kinds or TEMPLATES)
-    got = f"columns {listed(names, 12) or 'of targets'}{fit}; name them: calibjax FILE {templates}"
-    refuse(table.path, "columns of one kind of predictions", got)
+    doubtful = listed([target, *columns[:4], *others] if others else names, 12)
+    got = f"columns {doubtful or 'of targets'}{fit}; name them: calibjax FILE --target COLUMN "
+    got += "[--groups COLUMN] [--weights COLUMN] " * bool(others) + templates
+    refuse(table.path, "columns of one kind of predictions, and one of targets", got)
+
+
+def _alike(table: Table, columns: Sequence[str], names: Iterable[str]) -> list[str]:
+    """The names that begin with one of these columns, and may hold what it holds."""
+    begins = re.compile(rf"({'|'.join(map(re.escape, columns)) or '(?!)'})[\W_\d]").match
+    names = [x for x in names if begins(x) and x not in columns]
+    texts = {x for name in columns if names for x in table[name]}
+    return [x for x in names if np.isfinite(table.values(x)).any() or texts & {*table[x]}]
 
 
 def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list[Meaning]:
@@ -454,19 +452,31 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
             meanings.append(Meaning(kind, columns))
     if {"mean", "sd"} <= {*names} and not _SHAPES & {*names}:
         meanings.append(Meaning("normal", {"loc": "mean", "scale": "sd"}))
-    labels = {*np.unique(targets[~np.isnan(targets)]).tolist()}
-    if any(x.kind != "classes" for x in meanings) and labels and labels <= {0.0, 1.0}:
-        values = [table.values(x) for meaning in meanings for x in meaning.columns.values()]
-        if not (np.abs(np.array(values) - 0.5) > 0.5).any():  # of one outcome, or with its error
-            meanings.append(Meaning("probability", {}))
+    for kind, columns in meanings[:]:
+        values = np.array([table.values(x) for x in columns.values()])
+        if kind == "classes":  # the first may be the likeliest in each row
+            is_falling = (np.diff(values, axis=0) <= 0).all() and np.diff(values).any()
+            is_other = len(values) > 2 and is_falling
+            is_other |= any(re.match(_RANKED, x, re.I) for x in names)
+        else:  # they may be probabilities of one outcome, votes for classes, or features
+            most = {"normal": 9.0, "members": np.inf if _are_labels(values) else 1.0}
+            is_other = _are_labels(targets, most.get(kind, 1.0))
+        if is_other:
+            is_binary = kind != "classes" and _are_labels(targets, 1.0)
+            meanings.append(Meaning("probability" if is_binary else "classes", {}))
     if "prob" in names:
         # The column may hold the confidence in a predicted label.
-        others = (table.values(x) for x in names if x != "prob")
-        is_label = any({*np.unique(x).tolist()} <= (labels or {0.0, 1.0}) for x in others)
-        is_label &= not (table.values("prob") < 0.5).any()
-        is_label |= any(re.match(_DECISIONS, x, re.I) for x in names)
-        meanings.append(Meaning("probability", {} if is_label else {_POSITIVE: "prob"}))
+        is_confidence = _are_labels(np.floor(2 * table.values("prob")) - 1, 1.0)
+        is_confidence |= any(re.match(_DECISIONS, x, re.I) for x in names)
+        meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: "prob"}))
     return meanings
+
+
+def _are_labels(numbers: np.ndarray, most: float = np.inf) -> bool:
+    """Whether numbers may be those of classes, but for missing ones."""
+    known = numbers[~np.isnan(numbers)]
+    is_label = (known >= 0) & (known <= most) & (known == np.floor(known))
+    return known.size > 0 and bool(is_label.all())
 
 
 def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[str]]:
@@ -481,13 +491,13 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
     if len(kinds) != 1 or not tasks:
         got = f"{listed(sorted({*types}))} and columns {listed(tasks)} of tasks"
         refuse(table.path, "output_type quantile or sample and columns of tasks", got)
-    if others := _MODELS & {*tasks}:
+    if others := (_MODELS | {"team", "team_name", "team_abbr"}) & {*tasks}:
         got = f"column {listed(others)}; call it model_id if it names the models"
         refuse(table.path, "models in column model_id", got)
     (kind,) = kinds
     table, unused = table.take(types == kind), [f"rows of {x}" for x in sorted({*types} - kinds)]
-    names = table.columns.get("model_id", np.full(len(table), "", object))
-    observed, levels, number = table.columns[target], table.columns["output_type_id"], Counter()
+    names = table.columns.get("model_id", np.full(len(table.rows), "", object))
+    observed, levels, number = table[target], table.columns["output_type_id"], Counter()
     first: dict[tuple[str, ...], int] = {}  # row of each task
     cells: dict[tuple[str, str], dict[tuple[str, ...], str]] = {}  # by model and level, and task
     for i, key in enumerate(zip(*(table.columns[x] for x in tasks), strict=True)):
@@ -498,8 +508,7 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
             refuse(table.place(i), "one value of each task, model and level", "another")
         column[key] = table.columns["value"][i]
         if observed[i] != observed[first.setdefault(key, i)]:
-            expected = f"{target} {observed[first[key]]} as in another row of the same task"
-            refuse(table.place(i), expected, observed[i])
+            refuse(table.place(i), f"one value of {target} in all rows of the same task", "another")
     rows = table.take(np.array([first[key] for key in sorted(first)]))
     columns = {x: rows.columns[x] for x in (*tasks, target)}
     models: dict[str, Meaning] = {}
@@ -512,15 +521,8 @@ def _of_hub(table: Table, target: str) -> tuple[Table, dict[str, Meaning], list[
     return dataclasses.replace(rows, columns=columns), models, unused
 
 
-def _data(
-    table: Table,
-    target: str,
-    meaning: Meaning,
-    options: Namespace,
-    other: Mapping[str, Sequence[str]],
-    facts: Mapping[str, str],
-) -> Data:
-    """One model, with the columns that belong to all of them."""
+def _model(table: Table, target: str, meaning: Meaning, options: Namespace) -> tuple[Any, ...]:
+    """Description of one model, its predictions, the targets, and the names of their classes."""
     (kind, columns), classes = meaning, ()
     if options.positive is not None and kind != "probability":
         refuse("--positive", "predictions of kind probability", kind)
@@ -530,7 +532,6 @@ def _data(
         classes, targets = _two_labels(table, target, options.positive)
         words = f"probability of label {classes[1]}: {columns[_POSITIVE]}"
     elif kind == "classes":
-        _refuse_one_hot(table, target, columns)
         classes, targets = tuple(columns), _labels(table, target, columns)
     else:
         targets = table.numbers(target)
@@ -538,24 +539,10 @@ def _data(
     if decided and options.target is None:
         advice = "; name the observed targets, even if these are: calibjax FILE --target COLUMN"
         refuse(table.path, "one column of observed targets", f"{decided}{advice}")
-    features = [table.numbers(x) for x in other["features"]]
-    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
-    return Data(
-        predictions,
-        targets,
-        classes,
-        groups={x: table.texts(x) for x in other["groups"]} or None,
-        features=np.stack(features, 1) if features else None,
-        weights=next(map(table.numbers, other["weights"]), None),
-        clusters=next(iter(clusters), None),
-        table=table,
-        facts=[("predictions", f"{words}{f'; {decided}' * bool(decided)}"), *facts.items()],
-    )
+    return f"{words}{f'; {decided}' * bool(decided)}", predictions, targets, classes
 
 
-def _decided(
-    table: Table, meaning: Meaning, target: str, predictions: Any, targets: np.ndarray
-) -> str:
+def _decided(table: Table, meaning: Meaning, target: str, predictions: Any, targets: Any) -> str:
     """Says that the targets may be decisions of the model, if they look like it.
 
     Under calibration, the likeliest class is wrong in a row with probability 1 - max p, and
@@ -588,19 +575,15 @@ def _decided(
     return f"{target}, which follows from the predictions in {right}"
 
 
-def _refuse_one_hot(table: Table, target: str, classes: Collection[str]) -> None:
-    """Refuses a target beside which there is a column for each other class, too."""
-    stem = re.sub(r"[^_.]+$", "", target)
-    outcomes = [f"{stem}{x}" for x in classes]
-    if stem and len(outcomes) > 1 and target in outcomes and {*outcomes} <= {*table.columns}:
-        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
-        refuse(table.path, "a column of labels", got)
-
-
 def _labels(table: Table, target: str, columns: Mapping[str, str]) -> np.ndarray:
     """Positions of the labels among the names of the classes, [n]."""
+    stem = re.sub(r"[^_.]+$", "", target)
+    outcomes = [f"{stem}{x}" for x in columns]
+    if {target} < {*outcomes} <= {*table.columns}:
+        got = f"a column of each class, {listed(outcomes)}: the labels have to be in one column"
+        refuse(table.path, "a column of labels", got)
     positions = {name: i for i, name in enumerate(columns)}
-    indices = np.array([positions.get(x, -1) for x in table.texts(target, columns)])
+    indices = np.array([positions.get(x, -1) for x in table.texts(target)])
     pairs = " ".join(f"{x}=VALUE" for x in [*columns.values()][:4]) + " …" * (len(columns) > 4)
     advice = f"; name them: calibjax FILE --classes {pairs}"
     table.refuse_where(indices < 0, f"one of the labels {listed(columns)}", target, advice)
@@ -630,6 +613,7 @@ def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
     largest = np.inf if kind == "quantiles" else np.finfo(float).max
     values: list[Any] = [table.numbers(x, largest) for x in columns.values()]
     if kind == "normal":
+        table.refuse_where(values[1] <= 0, "a positive number", columns["scale"])
         return distributions.Normal(*values), ""
     if len(values) < 2 and kind in ("classes", "members"):
         refuse(table.path, f"two or more {kind}", listed(columns))
@@ -639,7 +623,8 @@ def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
     if kind == "quantiles":
         levels = _numbers(columns)
         if not ((levels > 0) & (levels < 1)).all() or len(np.unique(levels)) < len(levels):
-            refuse(table.path, "different levels between 0 and 1", listed(columns))
+            got = f"{listed(columns)}; name them: calibjax FILE {TEMPLATES[kind]}"
+            refuse(table.path, "different levels between 0 and 1", got)
         order = np.argsort(levels)
         each: Any = np.tile(levels[order], (len(rows), 1))
         return distributions.Quantiles(each, rows[:, order]), ""
@@ -654,10 +639,9 @@ def _predictions(table: Table, meaning: Meaning) -> tuple[Distribution, str]:
         row = int(off.argmax())
         expected = f"probabilities that sum to one in columns {listed(columns.values(), 3)}"
         refuse(table.place(row), expected, f"the sum {sums[row]:.7g}, the farthest off")
-    if off.max() <= checks.simplex_tolerance(jnp.result_type(float)):
-        return distributions.Categorical(rows), ""
+    is_off = off.max() > checks.simplex_tolerance(jnp.result_type(float))
     note = f", divided by their sums, which are from {sums.min():.4g} to {sums.max():.4g}"
-    return distributions.Categorical(rows / sums[:, None]), note
+    return distributions.Categorical(rows / sums[:, None]), note * bool(is_off)
 
 
 def check_same_rows(first: Data, other: Data) -> None:

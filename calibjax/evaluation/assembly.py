@@ -157,10 +157,13 @@ def evaluate(
         said = [*_said(regions)[0], *said]
     if said and data.task == "binary":
         said = [*sections.wrong_way(data), *said]
+    described = f"{data.size} predictions, {type(data.predictions).__name__}: {data.task}"
+    described += data.weights_in_words
+    described += f"; the array of predictions was read as {data.read_as}" * bool(data.read_as)
     return Evaluation(
         task=data.task,
         num_samples=data.size,
-        description=data.described,
+        description=f"{described}.",
         sections=parts.sections,
         sentences=tuple(_sentences(int((data.shares > 0).sum()), parts, said, pvalues)),
         notes=tuple(_notes(parts, pvalues)),

@@ -29,23 +29,18 @@ class Compared:
     """Checked models.
 
     Attributes:
-        data: of each model by name.
+        first: the data of the first model.
         models: predictions by name.
         targets: the same for all.
         options: weights and clusters, as far as there are any.
         score: the function, what it is called, its unit, and its expression.
     """
 
-    data: dict[str, Data]
+    first: Data
     models: dict[str, Any]
     targets: Any
     options: dict[str, Any]
     score: tuple[Callable[..., Any], str, str, str]
-
-    @property
-    def first(self) -> Data:
-        """The data of the first model."""
-        return next(iter(self.data.values()))
 
     def rows_of(
         self, what: str, function: Callable[..., Any], call: str, unused: str = ""
@@ -71,8 +66,10 @@ class Compared:
         return _adjusted(entries)
 
 
-def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> dict[str, Data]:
-    """The data of each model."""
+def compared(
+    key: jax.Array, models: Any, targets: Any, weights: Any, clusters: Any, score: Any
+) -> Compared:
+    """The arguments of `compare`, checked, and the score."""
     if not isinstance(models, Mapping) or len(models) < 2:
         got = list(models) if isinstance(models, Mapping) else checks.described(models)
         raise TypeError(f"models: expected a dictionary of at least two by name, got {got}")
@@ -86,11 +83,6 @@ def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> d
     if len({(one.is_of_classes, np.asarray(levels[x]).tobytes()) for x, one in data.items()}) > 1:
         expected = "predictions of classes, of numbers, or quantiles of the same levels"
         raise ValueError(f"models: expected {expected} by all models, got a mixture of these")
-    return data
-
-
-def compared(data: dict[str, Data], score: Any, clusters: Any) -> Compared:
-    """All samples, with the score."""
     one = next(iter(data.values()))
     options = {"weights": one.known(one.weights)} if one.has_weights else {}
     if clusters is not None:
@@ -98,8 +90,7 @@ def compared(data: dict[str, Data], score: Any, clusters: Any) -> Compared:
         clusters_of(options["clusters"], float, options.get("weights"))
     models = {x: p.known(p.predictions) for x, p in data.items()}
     targets = one.known(one.targets)
-    chosen = _score([*models.values()], targets, score)
-    return Compared(data, models, targets, options, chosen)
+    return Compared(one, models, targets, options, _score([*models.values()], targets, score))
 
 
 def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, str, str]:
@@ -148,12 +139,6 @@ def _pvalues(entries: Mapping[Any, Entry]) -> dict[Any, float]:
     return {x: entry.pvalue for x, entry in entries.items() if entry.pvalue is not None}
 
 
-def _part(title: str, remark: str, texts: list[str], *entries: Mapping[Any, Entry]) -> Part:
-    """The answer to one question."""
-    rows = tuple(entry for some in entries for entry in some.values())
-    return Part((Section(title, rows, remark),), remarks=tuple(texts))
-
-
 def of_scores(c: Compared) -> Part:
     """The score of each model, and paired differences: the verdict first."""
     score, name, unit, text = c.score
@@ -178,7 +163,9 @@ def of_scores(c: Compared) -> Part:
             text = f"{better} has the best {name}: {lower} than that of {worse}, the next best"
         texts.append(f"{text} (95 % interval {low} to {high}; {p_is(pvalues[pair])}).")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
-    return _part("Which has the better score?", remark, texts, means, differences)
+    rows = *means.values(), *differences.values()
+    section = Section("Which has the better score?", rows, remark)
+    return Part((section,), remarks=tuple(texts))
 
 
 def calibration(c: Compared, kernels: Mapping[str, Any]) -> Part:
@@ -209,7 +196,9 @@ def calibration(c: Compared, kernels: Mapping[str, Any]) -> Part:
         texts.append(f"No difference in calibration was found (smallest {p_is(smallest)}).")
     remark = "The SKCE of a calibrated model is zero. Of two models with the same error, the one "
     remark += "with more similar predictions has the larger SKCE."
-    return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
+    rows = *tests.values(), *skces.values(), *differences.values()
+    section = Section("Which is better calibrated?", rows, remark)
+    return Part((section,), remarks=tuple(texts))
 
 
 @checked(targets=unchecked, weights=unchecked, clusters=unchecked, score=unchecked)
@@ -276,7 +265,7 @@ def compare(
     >>> print(comparison.sentences[0])
     sharp has a better log score than coarse: it is lower by 0.20 nats per sample ...
     """
-    c = compared(checked_models(key, models, targets, weights), score, clusters)
+    c = compared(key, models, targets, weights, clusters, score)
     say = progress or (lambda *stage: None)
     say("scores", 0, 2)
     parts, kernels = of_scores(c), common_kernels(c)
@@ -284,7 +273,7 @@ def compare(
     if kernels:
         parts |= calibration(c, kernels)
     note = "p-values are adjusted for the number of models or pairs, each question separately."
-    described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
+    described = f"{len(c.models)} models ({', '.join(c.models)}) of {c.first.size} targets: "
     described += c.first.task + c.first.weights_in_words
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
     return Evaluation(

@@ -159,13 +159,6 @@ class Data:
         return f", with weights (effectively {effective:.4g})" * self.has_weights
 
     @property
-    def described(self) -> str:
-        """What was evaluated, in words."""
-        text = f"{self.size} predictions, {type(self.predictions).__name__}: {self.task}"
-        read = f"; the array of predictions was read as {self.read_as}" * bool(self.read_as)
-        return f"{text}{self.weights_in_words}{read}."
-
-    @property
     def arrays(self) -> dict[str, np.ndarray]:
         """Those of `Evaluation.arrays`."""
         arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
@@ -222,9 +215,7 @@ def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, st
         TypeError: if an array is of the wrong kind.
         ValueError: if an array has the wrong shape, or is not one of probabilities.
     """
-    is_array = isinstance(predictions, list | tuple | np.ndarray) or hasattr(
-        predictions, "__array__"
-    )
+    is_array = isinstance(predictions, list | tuple) or hasattr(predictions, "__array__")
     if not is_array or checks.is_distribution(predictions):
         return predictions, ""
     values, labels = np.asarray(predictions), np.asarray(targets)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BAND_LEVEL = 0.95  # of bands, as of all ranges in the tables
-
 
 @dataclasses.dataclass(frozen=True)
 class Entry:

@@ -18,12 +18,12 @@ from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation import record
 from calibjax.evaluation.data import LEVEL, Data, scatter_of
 from calibjax.evaluation.record import Entry, Finding, Part, Section, number, percents
+from calibjax.evaluation.sections import moments
 
 NUM_CELLS = 10  # into which ranks and probabilities are cut
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
 _LEAST_DRAWS = 2000  # from all predictions together, from which edges are chosen
 _LEAST_VARIANCE = 5.0  # of the number of samples in a region; below, a single sample decides
-_SMALLEST = 1e-12
 _SHOWN = 3  # regions that are named
 NUM_REDRAWS = 999
 Cells = Callable[[np.ndarray], np.ndarray]
@@ -37,7 +37,7 @@ class Cuts:
         edges: inner edges of the cells (e_{c-1}, e_c], [C - 1].
         values: an expression of the number.
         called: the words for a range (low, high].
-        ranges: first and last but one of neighbouring cells; by default all but that of all cells.
+        ranges: first and last but one of neighbouring cells; by default all.
     """
 
     edges: np.ndarray
@@ -46,9 +46,8 @@ class Cuts:
     ranges: Sequence[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
-        pairs = itertools.combinations(range(len(self.edges) + 2), 2)
-        ranges = self.ranges or [(a, b) for a, b in pairs if b - a <= len(self.edges)]
-        object.__setattr__(self, "ranges", ranges)
+        pairs = [*itertools.combinations(range(len(self.edges) + 2), 2)]
+        object.__setattr__(self, "ranges", self.ranges or pairs)
 
     @functools.cached_property
     def unions(self) -> np.ndarray:
@@ -56,10 +55,6 @@ class Cuts:
         cells = np.arange(len(self.edges) + 1)
         rows = [(a <= cells) & (cells < b) for a, b in self.ranges]
         return np.array(rows, float).reshape(-1, len(cells))
-
-    def with_all(self) -> "Cuts":
-        """With all cells as one more range."""
-        return dataclasses.replace(self, ranges=[*self.ranges, (0, len(self.edges) + 1)])
 
     def ends(self, index: int) -> tuple[float, float]:
         """Both ends of a range, which may be infinite."""
@@ -132,7 +127,7 @@ def find_regions(
     pairs, null, rows = [(x, x.moments(data.shares)) for x in views], np.zeros(num_draws), []
 
     def sizes(view: View, cells: np.ndarray, means: np.ndarray, variances: np.ndarray) -> Any:
-        spread = np.sqrt(np.maximum(variances, _SMALLEST))
+        spread = np.sqrt(np.maximum(variances, 1e-12))
         values = np.abs(view.totals(cells, data.shares) - means) / spread
         return np.where(variances >= _LEAST_VARIANCE, values, -1)
 
@@ -191,10 +186,9 @@ def where_wrong(data: Data) -> Part:
         text = f"{observed} observed, {predicted} predicted in {inside} samples"
         advice = record.MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
-    remark = (
-        "Events whose frequencies differ most from the predicted ones, in standard errors. They "
-    )
-    remark += "were searched for because a test rejects and no sentence would have named an error."
+    remark = "Events whose frequencies differ most from the predicted ones, in standard errors. "
+    remark += "They were searched for because a test rejects and no sentence would have named an "
+    remark += "error."
     entries = tuple(entry for entry, _ in shown)
     return Part((Section("Where it is wrong", entries, remark),), tuple(findings))
 
@@ -215,17 +209,14 @@ def search(data: Data) -> tuple[list[View], Callable[[np.random.Generator], Any]
         count = min(NUM_CELLS, predictions.values.shape[1] + 1)
         return [_of_ranks(data, np.arange(1, count) / count)], uniform
     ranks = _of_ranks(data, np.arange(1, NUM_CELLS) / NUM_CELLS)
-    views = [_of_targets(data, predictions), ranks]
-    means = data.known(_means(predictions)) if hasattr(predictions, "mean") else np.array(np.nan)
+    means = moments(predictions)[0] if hasattr(predictions, "mean") else np.array([[np.nan]])
+    means = data.known(means)[:, 0]
     if np.isfinite(means).all():
         shown = "predictions" if predictions is data.predictions else "predictions.distribution"
         call = f"jax.vmap(lambda p: p.mean())({shown})"
         thirds = _regions(means, "the predicted mean", call, np.array([1 / 3, 2 / 3]))
-        views.append(ranks._replace(regions=thirds, bins=thirds.cells(means)))
-    return views, uniform
-
-
-_means = jax.jit(jax.vmap(lambda p: p.mean()))
+        ranks = ranks._replace(regions=thirds, bins=thirds.cells(means))
+    return [_of_targets(data, predictions), ranks], uniform
 
 
 def _of_classes(data: Data, probs: np.ndarray) -> Iterator[View]:
@@ -237,7 +228,7 @@ def _of_classes(data: Data, probs: np.ndarray) -> Iterator[View]:
         regions = _regions(chances, "its probability", chance_call, shares)
         events = Cuts(np.zeros(1), f"(targets == {label_call})", lambda *_: name, [(1, 2)])
         both, bins = np.stack([1 - chances, chances], 1), regions.cells(chances)
-        return View(events, regions.with_all(), is_label(labels), both, is_label, bins)
+        return View(events, regions, is_label(labels), both, is_label, bins)
 
     for c in data.shown_classes:
         yield view(data.class_called(c), c, f"{c}", probs[:, c], f"{call}[:, {c}]")
@@ -267,7 +258,7 @@ def _of_targets(data: Data, predictions: Any) -> View:
     below = data.known(_below(predictions, jnp.asarray(cuts))).astype(float)
     words = _counts if data.task == "counts" else _between
     called = lambda low, high: f"targets {words(low, high)}"  # noqa: E731
-    events, everywhere = Cuts(cuts, "targets", called), Cuts(np.zeros(0), "", called, [(0, 1)])
+    events, everywhere = Cuts(cuts, "targets", called), Cuts(np.zeros(0), "", called)
     levels = np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], 1)
     probs, redrawn = np.clip(np.diff(levels, axis=1), 0, 1), _by_levels(below)
     return View(events, everywhere, events.cells(targets), probs, redrawn, np.zeros(n, int))
@@ -283,7 +274,7 @@ def _of_ranks(data: Data, edges: np.ndarray) -> View:
     events = Cuts(edges, "result.arrays['pit']", called)
     cells = events.cells(data.known(data.pit).astype(float))
     probs = np.diff(np.concatenate([[0], edges, [1]]))[None]
-    everywhere = Cuts(np.zeros(0), "", called, [(0, 1)])
+    everywhere = Cuts(np.zeros(0), "", called)
     return View(events, everywhere, cells, probs, events.cells, np.zeros(data.size, int))
 
 

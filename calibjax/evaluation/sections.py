@@ -72,6 +72,7 @@ class Residuals:
         return jnp.concatenate(parts, 1)
 
 
+@jax.jit
 def moments(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
     """Means and inverse standard deviations, zero where there is none, [n, d] each."""
 
@@ -85,7 +86,6 @@ def moments(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
     return jax.vmap(one)(predictions)
 
 
-_moments = jax.jit(moments)
 _residuals = jax.jit(lambda residual, samples: residual(*samples), static_argnums=0)
 
 
@@ -283,7 +283,7 @@ def _of_numbers(data: Data) -> Law:
 
 def _moment_columns(data: Data, predictions: Any, is_ranks: bool) -> Iterator[Column]:
     """Means and size of the errors."""
-    means, inverse = (data.known(x).astype(float) for x in _moments(predictions))
+    means, inverse = (data.known(x).astype(float) for x in moments(predictions))
     d = means.shape[1]
     advice = record.OTHER_COUNTS if data.task == "counts" else record.SCALING
     for i in range(d):
@@ -352,7 +352,7 @@ def _ece(predictions: Any, targets: Any, weights: Any = None) -> jax.Array:
 
 def main_panel(data: Data, predictions: Any = None, when: str = "") -> Panel | None:
     """Reliability diagram of class 1 of two or of the top label, or PIT histogram."""
-    options: Any = {"weights": data.weights, "confidence_level": record.BAND_LEVEL}
+    options: Any = {"weights": data.weights, "confidence_level": 0.95}
     if not data.is_of_classes:
         if data.pit is None:
             return None
@@ -476,15 +476,13 @@ def chosen_kernels(data: Data) -> Choice:
     predictions, text, kernel, is_closed = data.predictions, "predictions", None, False
     if isinstance(predictions, MonteCarlo):
         predictions, text = predictions.draws, "predictions.draws"
-    else:
-        with contextlib.suppress(NotImplementedError, TypeError):  # of families without a variance
-            kernel = kernels.default_kernel(_seen(predictions, data))
-            is_closed = is_ensemble(predictions) or has_features(kernel, data) or data.size <= FEW
+    with contextlib.suppress(NotImplementedError, TypeError):  # of families without a variance
+        kernel = kernels.default_kernel(_seen(predictions, data))
+        is_closed = is_ensemble(predictions) or has_features(kernel, data) or data.size <= FEW
     if not is_closed:
-        if not is_ensemble(predictions):
-            predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
-            text = "distributions.monte_carlo(jax.random.fold_in(key, 9), predictions, "
-            text += f"{NUM_DRAWS}).draws"
+        predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
+        text = "distributions.monte_carlo(jax.random.fold_in(key, 9), predictions, "
+        text += f"{NUM_DRAWS}).draws"
         kernel = kernels.default_kernel(_seen(predictions, data))
     groups = {} if is_ensemble(predictions) else kernels.default_kernels(_seen(predictions, data))
     return Choice(groups, kernel, predictions, text)
@@ -509,17 +507,14 @@ def is_ensemble(predictions: Distribution) -> bool:
 
 def _exact(data: Data, title: str, kernel: Any, shown: str, samples: Any, text: str) -> Any:
     """The exact test with one kernel or with groups of them, and its row."""
-    test: Any = hypothesis_tests.aggregated_skce_test
-    arguments, call = samples, f"{text}, targets, kernels={shown}"
-    more: dict[str, Any] = {"weights": data.weights}
+    arguments, call = (kernel, *samples), f"{shown}, {text}, targets"
+    more, test = {"weights": data.weights}, hypothesis_tests.exact_skce_test
     if isinstance(kernel, dict):
-        more["kernels"] = kernel
-    else:
-        of_members = is_ensemble(samples[0])
-        test = hypothesis_tests.exact_skce_test
-        test = hypothesis_tests.ensemble_skce_test if of_members else test
-        arguments, call = (kernel, *samples), f"{shown}, {text}, targets"
-    result = test(data.at(REDRAWS), *arguments, **more)
+        arguments, call = samples, f"{text}, targets, kernels={shown}"
+        more, test = more | {"kernels": kernel}, hypothesis_tests.aggregated_skce_test
+    elif is_ensemble(samples[0]):
+        test = hypothesis_tests.ensemble_skce_test
+    result: Any = test(data.at(REDRAWS), *arguments, **more)
     call = f"jax.random.fold_in(key, {REDRAWS}), {call}{data.and_weights}"
     call = f"hypothesis_tests.{test.__name__}({call}).statistic"
     return result, Entry(title, float(result.statistic), pvalue=float(result.pvalue), call=call)

@@ -332,7 +332,7 @@ FILES += [
         {**named("abc", (0.97 * CLASSES).round(4), "prob_"), "label": np.array([*"abc"])[LABELS]}),
         "sum"),
     File("hub with two observations of a task", "refused", table(
-        {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "observation same.task"),
+        {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "one.value.of.observation"),
     File("log-normal of scipy", "refused", table({"s": SD, "loc": LOC, "scale": SD, "y": Y}),
          "scale --mean"),
     File("Student's t", "refused", table({"df": SD, "mean": LOC, "sd": SD, "y": Y}), "df --mean"),
@@ -378,7 +378,7 @@ FILES += [
         {**_NORMAL, "target": np.where(ROWS == 7, "9999", Y.astype(str))}), "9999.*--na",
         "--na 9999 --skip-missing", score("Normal", LOC[ROWS != 7], SD[ROWS != 7], Y[ROWS != 7])),
     File("two models in one file", "refused", table(
-        {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean,.mean_b",
+        {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean_b,.sd_b --mean",
         "--mean mean --sd sd", NORMAL),
     File("p-values", "refused", table({"gene": ROWS, "p": EVENT, "label": HAPPENED}), "p"),
     File("betting odds", "refused", table(
@@ -403,4 +403,206 @@ FILES += [
     File("NUL in a name", "refused", table({"mean": LOC, "s\0d": SD, "target": Y})),
     File("escape characters in names", "refused", table(
         {"\x1b[31mred\x1b[0m": LOC, "\x1b]0;title\x07": SD, "target": Y}), "target|red"),
+]  # fmt: skip
+
+# Two readings by names or values.
+VOTES = np.random.default_rng(7).integers(0, 3, (N, 7))
+WITH_POINT = {name: [x.replace(",", ".") for x in texts] for name, texts in WITH_COMMA.items()}
+FAVOURITE = np.maximum(EVENT, NOT)
+FILES += [
+    File("commas, 2.750 is 2.75 or 2750", "refused", table({"id": ROWS, **WITH_POINT}),
+         "2.750|MARK MARK", "--decimal .", score("Normal", *THOUSANDS.T / 1000)),
+    File("only the targets may be thousands", "refused", table(
+        {"mean": THOUSANDS[:, 0], "sd": THOUSANDS[:, 1], "target": WITH_POINT["target"]}),
+        "MARK thousands"),
+    File("2.750 beside 0.5", "read", table({"mean": WITH_POINT["mean"], "sd": SD, "target": Y}),
+         score=score("Normal", THOUSANDS[:, 0] / 1000, SD, Y)),
+    *(File(f"a second target, {name}", "refused", table({**_NORMAL, name: Y + 1}),
+           f"target,.*{name},.*--target", "--target target", NORMAL)
+      for name in ("target_2", "target2", "target.1")),
+    File("a date of the target", "read", table({**_NORMAL, "target_date": DATES}), score=NORMAL),
+    File("probabilities of two players", "refused", table({**_PROBS, "prob2": NOT}),
+         "prob,.prob2 --probability", "--probability prob --positive 1", BINARY),
+    File("members that vote for classes", "refused", table(
+        {**named(range(1, 8), VOTES, "member_"), "label": LABELS}), "classes --members"),
+    File("members that are counts", "either", table(
+        {**named(range(1, 8), VOTES, "member_"), "target": COUNT}), "--members",
+        "--members 'member_*'", score("Ensemble", VOTES, COUNT)),
+    File("features beside class numbers", "refused", table(
+        {"mean": LOC, "sd": SD, "target": LABELS}), "normal classes --mean", "--mean mean --sd sd",
+        score("Normal", LOC, SD, LABELS)),
+    File("features beside 0 and 1", "refused", table(
+        {"mean": LOC, "sd": SD, "label": HAPPENED}), "normal probability --mean"),
+    File("calibration_curve, and labels", "refused", table(
+        {"prob_true": EVENT, "prob_pred": NOT, "label": np.array(["true", "pred"])[HAPPENED]}),
+        "prob_pred --classes"),
+    File("calibration_curve", "refused", table({"prob_true": EVENT, "prob_pred": EVENT / 2}),
+         "prob_true --target"),
+    *(File(f"{line}, above the names", "refused", f"{line}\n{table(_NORMAL)}", "row.1 comment")
+      for line in ("# made by R", "#made by R", "# by R, 4.3, Linux")),
+    File("header of numpy.savetxt", "refused", f"# {table(_NORMAL)}", "row.1 comment"),
+    File("row numbers below #", "read", table({"#": ROWS, **_NORMAL}), score=NORMAL),
+    File("a standard deviation of zero", "refused", table(
+        {"mu": LOC, "s": np.where(ROWS == 4, 0, SD), "y": Y}), "s --sd"),
+    *(File(f"confidences of 50 % or more, {x}", "refused", table(
+        {"text": TEAMS, "label": y, "prob": FAVOURITE}), "prob --probability",
+        f"--probability prob --positive 1{' --target label' * (x == 'decisions')}",
+        score("Bernoulli", FAVOURITE, y))
+      for x, y in (("decisions", AT_A_HALF), ("a favourite who won", HAPPENED))),
+    File("models in rows", "refused", table(
+        {"model": np.array(["a", "b"])[ROWS % 2], **_PROBS}), "model --probability",
+        "--groups model", BINARY),
+    File("statistics of samples", "refused", table(
+        {"n": COUNT + 9, "mean": LOC, "sd": SD, "se": SD / 5, "target": Y}), "se --mean"),
+    File("a log-normal of NGBoost", "refused", table(
+        {"dist": ["LogNormal"] * N, "mean": LOC, "sd": SD, "y": Y}), "dist --mean"),
+]  # fmt: skip
+
+# What programs write.
+_NAMED = " ".join(f"{x}={x}" for x in SPECIES)
+FILES += [
+    File("fivethirtyeight, football before the matches", "refused", table(
+        {**MATCH, **named(["prob1", "probtie", "prob2"], CLASSES), "proj_score1": SHAPE,
+         "score1": COUNT, "score2": COUNT[::-1]}), "score2 --target"),
+    File("fivethirtyeight, the House", "refused", table(
+        {"state": TEAMS, "projected_voteshare": LOC, "actual_voteshare": Y, "probwin": EVENT,
+         "probwin_outcome": HAPPENED}), "probwin_outcome --target",
+        "--target probwin_outcome --probability probwin --positive 1", BINARY),
+    File("out-of-fold predictions for Kaggle", "refused", table(
+        {"id": ROWS, "target": HAPPENED, "prediction": EVENT}), "prediction --probability",
+        "--probability prediction --positive 1", BINARY),
+    File("submission for Kaggle", "refused", table({"id": ROWS, "target": EVENT}), "id --"),
+    File("quantiles of the COVID-19 hub", "refused", table(
+        {"target": ["1 wk ahead inc death"] * N, "location": TEAMS, "type": ["quantile"] * N,
+         "quantile": LEVELS[ROWS % 5], "value": LOC}), "quantile --"),
+    File("scoringutils", "refused", table(
+        {"model": ["a"] * N, "quantile_level": LEVELS[ROWS % 5], "predicted": LOC, "observed": Y}),
+        "observed --target"),
+    File("statsforecast", "refused", table(
+        {"unique_id": TEAMS, "y": Y, "AutoETS": LOC, "AutoETS-lo-90": QUANTILES[:, 0],
+         "AutoETS-hi-90": QUANTILES[:, 4]}), "AutoETS-lo-90 --lower",
+        "--lower AutoETS-lo-90 --upper AutoETS-hi-90 --level 0.9", INTERVALS),
+    File("TabPFN, levels in percent", "refused", table(
+        {"mean": LOC, "median": LOC, **named((5, 25, 50, 75, 95), QUANTILES, "q"), "target": Y}),
+        "5,.25 --quantiles", "--quantiles 0.05=q5 0.25=q25 0.5=q50 0.75=q75 0.95=q95",
+        OF_QUANTILES),
+    File("summaries of posterior draws", "refused", table(
+        {"mean": LOC, "median": LOC, "sd": SD, "q5": QUANTILES[:, 0], "q95": QUANTILES[:, 4],
+         "y": Y}), "--quantiles", "--lower q5 --upper q95 --level 0.9", INTERVALS),
+    File("caret", "refused", table(
+        {"pred": SPECIES[DECIDED], "obs": SPECIES[LABELS], **named(SPECIES, CLASSES),
+         "Resample": ["Fold1"] * N}), "obs --target", f"--target obs --classes {_NAMED}",
+        OF_CLASSES),
+    *(File(about, "refused", table(
+        {truth: SPECIES[LABELS], decision: SPECIES[DECIDED], **named(SPECIES, CLASSES, before)}),
+        f"{truth} --target", f"--target {truth} --classes {before}" + _NAMED.replace(
+            " ", f" {before}"), OF_CLASSES)
+      for about, truth, decision, before in (
+          ("tidymodels", "Species", ".pred_class", ".pred_"),
+          ("mlr3", "truth", "response", "prob."))),
+    File("H2O", "refused", table(
+        {"predict": AT_A_THIRD, "p0": NOT, "p1": EVENT, "cal_p0": NOT, "cal_p1": EVENT,
+         "label": HAPPENED}), "cal_p0 --classes", "--classes p0=0 p1=1", BINARY),
+    File("text matrix for xgboost", "refused", table(
+        {"a": HAPPENED, "b": EVENT}).partition("\n")[2], "row.1 names"),
+    File("logits of a transformer", "refused", table(
+        {"label": LABELS, "logits": [str(x) for x in CLASSES.tolist()]}), "logits"),
+    File("vectors of Spark", "refused", table(
+        {"label": HAPPENED / 1.0, "probability": [f"[{a},{b}]" for a, b in PAIR],
+         "prediction": AT_A_HALF / 1.0}), "probability --"),
+    File("samples of darts", "refused", table(
+        {"time": DATES, **named(range(11), MEMBERS, "sales_s"), "target": Y}), "sales_s0 --members",
+        "--members 'sales_s*'", OF_MEMBERS),
+    File("AutoML, scores called as the target", "refused", table(
+        {"target": HAPPENED, "target_0_score": NOT, "target_1_score": EVENT}),
+        "target_0_score --classes", "--classes target_0_score=0 target_1_score=1", BINARY),
+    File("prediction intervals of statsmodels", "refused", table(
+        {"mean": LOC, "mean_se": SD / 3, "obs_ci_lower": QUANTILES[:, 0],
+         "obs_ci_upper": QUANTILES[:, 4], "y": Y}), "obs_ci_lower --target",
+        "--lower obs_ci_lower --upper obs_ci_upper --level 0.9", INTERVALS),
+    File("forecasts of R", "refused", table(
+        {"": DATES, "Point.Forecast": LOC, "Lo.90": QUANTILES[:, 0], "Hi.90": QUANTILES[:, 4],
+         "y": Y}), "Lo.90 --lower", "--lower Lo.90 --upper Hi.90 --level 0.9", INTERVALS),
+    File("distributions of fable", "refused", table(
+        {"sales": [f"N({a}, {b})" for a, b in zip(LOC, SD, strict=True)], ".mean": LOC,
+         "target": Y}), "sales --mean"),
+    File("a question and its resolution", "refused", table(
+        {"prob": EVENT, "resolution": YES_NO}), "resolution --target",
+        "--target resolution --probability prob --positive yes", BINARY),
+    File("three rows of names of sktime", "refused", "Coverage,Coverage,y\n0.9,0.9,\nlower,upper,\n"
+         + table({"a": QUANTILES[:, 0], "b": QUANTILES[:, 4], "c": Y}).partition("\n")[2], "names"),
+    File("row names of R's write.table", "refused", "mean sd target\n" + "".join(
+        f'"{i}" {" ".join(map(str, row))}\n' for i, row in enumerate(zip(*_NORMAL.values()))),
+         "--sep"),
+    File("a table of Markdown", "refused", table(
+        {"": [""] * N, **_NORMAL, " ": [""] * N}, "|"), "--sep"),
+    File("lines of JSON", "refused", "".join(
+        f'{{"prob": {p}, "label": {y}}}\n' for p, y in zip(EVENT, HAPPENED, strict=True)),
+         "--target"),
+    File("a line sep=; of Excel", "refused", f"sep=;\n{table(_NORMAL, ';')}", "sep"),
+    File("labels that became decimals", "refused", table(
+        {**named("01", PAIR, "prob_"), "label": HAPPENED / 1.0}), "--classes",
+        "--classes prob_0=0.0 prob_1=1.0", BINARY),
+    *(File(f"labels {first} and {second}", "refused", table(
+        {"prob": EVENT, "label": np.where(HAPPENED == 1, second, first)}), "--positive",
+        f"--probability prob --positive {second}", BINARY)
+      for first, second in ((-1, 1), (1, 2))),
+]  # fmt: skip
+
+# Rows that count several times, labels by another name, and ranks of classes.
+FILES += [
+    *(File(f"rows that count by {name}", "refused", table({**_PROBS, name: COUNT + 1}),
+           f"{name} --weights --probability", f"--weights {name}",
+           score("Bernoulli", EVENT, HAPPENED, weights=COUNT + 1))
+      for name in ("n", "count", "sample_weight")),
+    File("weights of patients", "read", table({**_PROBS, "weight": LOC}), score=BINARY),
+    File("labels that are numbers of rows, Target", "refused", table(
+        {"label": ROWS + 100, "mean": LOC, "sd": SD, "Target": Y}), "Target --target",
+        "--target Target", NORMAL),
+    File("the targets of the day before", "refused", table(
+        {"y": Y, "y_lag1": Y + 1, "mean": LOC, "sd": SD}), "y_lag1 --target", "--target y", NORMAL),
+    File("the two likeliest classes", "refused", table(
+        {"pred_1": 1 - HAPPENED, "prob_1": FAVOURITE, "pred_2": HAPPENED,
+         "prob_2": (1 - FAVOURITE).round(3), "label": HAPPENED + 1}), "pred_2 --classes"),
+    File("probabilities by their ranks", "refused", table(
+        {**named("123", -np.sort(-CLASSES, 1), "prob_"), "label": LABELS + 1}), "prob_1 --classes"),
+    File("the same frequencies in all rows", "read", table(
+        {**named("012", np.tile([0.5, 0.3, 0.2], (N, 1)), "prob_"), "label": LABELS}),
+        score=score("Categorical", np.tile([0.5, 0.3, 0.2], (N, 1)), LABELS)),
+    File("two models called as classes", "refused", table(
+        {"prob_rf": EVENT, "prob_svm": RIVALS["538"], "label": HAPPENED}), "prob_rf",
+        "--models prob_rf prob_svm --positive 1",
+        {"prob_rf": OF_RIVALS["elo"], "prob_svm": OF_RIVALS["538"]}),
+    File("bounds of a probability", "refused", table(
+        {"prob": EVENT, "prob_lower": EVENT / 2, "prob_upper": (1 + EVENT) / 2,
+         "label": HAPPENED}), "prob_lower --probability", "--probability prob --positive 1",
+        BINARY),
+    File("a sum below the columns", "refused", f"{table(_NORMAL)}Total,1,2\n", "Total"),
+    File("the names a second time", "refused", table(_NORMAL) * 2, f"row.{N + 2}"),
+    File("truth values of R", "read", table(
+        {"prob": [f"{p:.3e}" for p in EVENT], "y": np.array(["FALSE", "TRUE"])[HAPPENED]}),
+        score=BINARY),
+    File("capitals", "refused", table({"Prob": EVENT, "Label": HAPPENED}), "Label --target",
+         "--target Label --probability Prob --positive 1", BINARY),
+    File("-1 for unknown labels", "refused", table(
+        {**named("012", CLASSES, "prob_"), "label": np.where(_SEEN, LABELS, -1)}),
+        "-1 --classes", "--na=-1 --skip-missing",
+        score("Categorical", CLASSES[_SEEN], LABELS[_SEEN])),
+    File("a hub with numbers of rows", "refused", table(
+        {"row_id": np.arange(len(_OF)), **HUB, "observation": Y[_OF]}), "finite"),
+    File("a hub with levels in percent", "refused", table(
+        {**HUB, "output_type_id": 100 * HUB["output_type_id"], "observation": Y[_OF]}),
+        "levels --quantiles"),
+    File("quantiles of counts", "read", table(
+        {**named(LEVELS, QUANTILES.round(), "q"), "target": COUNT}),
+        score=score("Quantiles", LEVELS, QUANTILES.round(), COUNT)),
+    File("whole targets of normal predictions", "read", table(
+        {"mean": LOC * 10, "sd": SD * 10, "target": (Y * 10).round().astype(int)}),
+        score=score("Normal", LOC * 10, SD * 10, (Y * 10).round())),
+    File("temperatures in kelvin with three digits", "refused", table(
+        {x: [f"{y + 273.15:.3f}" for y in values] for x, values in _NORMAL.items()}),
+        "MARK thousands", "--decimal .", score("Normal", LOC + 273.15, SD + 273.15, Y + 273.15)),
+    File("zeros before class numbers", "refused", table(
+        {**named(("00", "01", "02"), CLASSES, "prob_"), "label": LABELS}), "--classes",
+        "--classes prob_00=0 prob_01=1 prob_02=2", OF_CLASSES),
 ]  # fmt: skip

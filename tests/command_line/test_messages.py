@@ -22,31 +22,33 @@ ONE_HOT = "prob_0,prob_1,y_0,y_1\n0.2,0.8,0,1\n0.6,0.4,1,0\n"
 CASES = [
     ("", "expected names of columns in row 1, .* got ''"),
     ("\n" + GOOD, "expected names of columns in row 1, .* got ''"),
-    ("prob_0,prob_1,label\n\n", "expected rows, got none"),
+    ("prob_0,prob_1,label\n\n", "expected rows that do not lack values, got none"),
     (bytes(range(1, 256)) * 8, "expected text in UTF-8, .*; save it as CSV"),
     (GOOD[:-6], "row 4: expected 3 values as in the first row, got 2"),
     (GOOD + '"0.3,0.7,1\n', "cannot be read .unexpected end"),
     (GOOD + "\n0.3,0.7,1\n", "row 5: expected 3 values"),
-    (GOOD.partition("\n")[2], "row 1: expected names of columns, got values .* add a first row"),
+    (GOOD.partition("\n")[2], "row 1: expected names of columns above the values, got 0.25"),
     (GOOD.replace(",", "\t"), "row 1: expected columns separated by ',', got .*; --sep 'tab'"),
     (GOOD.replace("0.25", '"0,25"'), "row 2: .*column prob_0, got '0,25'; --decimal MARK"),
     (NORMAL.replace("2,1", "2.75,1"), "row 4: .*got '2.75'; --decimal MARK", "--decimal ,"),
     (NORMAL.replace("2,1", "1_000,1"), "row 4: expected a finite number .*, got '1_000'"),
     (GOOD.replace("0.75", "high"), "row 2: expected a finite number in column prob_1, got 'high'"),
     (NORMAL.replace("2.5", "inf"), "row 4: expected a finite number in column target"),
-    ("mean,sd,target\n,1,1\nNA,1,2\n", "expected rows without missing", "--skip-missing"),
+    (NORMAL.replace("2.5", "\u0131nf"), "row 4: expected a finite number .*, got '\u0131nf'"),
+    ("mean,sd,target\n,1,1\nNA,1,2.5\n", "expected rows that do not lack", "--skip-missing"),
     (GOOD.replace("0.9,1", "0.9,2"), "row 4: expected one of the labels 0, 1 .*got '2'"),
     (GOOD.replace("prob_1", "prob_0"), "different names, got column 'prob_0' 2 times"),
-    ("prob,label\n5 %,1\n1,0\n", "row 2: expected a finite number in column prob, got '5 %'$"),
+    ("prob,label\n5 %,1\n0.1,0\n", "row 2: expected a finite number in column prob, got '5 %'$"),
     ("prob,label\n7,1\n", "row 2: expected a probability in .0, 1. in column prob, got '7'$"),
     (NORMAL, "--positive: expected .* of kind probability, got normal", "--positive 1"),
-    ("mean,sd,target,x\n0,1,3,x\n", "row 2: .* number in column x", "--features x"),
+    ("mean,sd,target,x\n0,1,3.5,x\n", "row 2: .* number in column x", "--features x"),
     (HUB + "a,median,NA,1,1\n", "expected output_type quantile or sample .*, got median"),
     (HUB + "a,quantile,0.5,1,1\n" * 2, "row 3: expected one value of each task"),
     (HUB + "a,quantile,0.5,1,1\nb,quantile,0.9,1,1\n", "got ''; --skip-missing"),
     # Two meanings.
     ("other,prob,label,seen\n0.7,0.3,0,1\n0.2,0.8,1,1\n0.2,0.8,1,0\n", "likeliest .*, and seen;"),
-    ("guess,prob,label\n0,0.7,1\n1,0.8,1\n", "expected one column .* label, .* and guess; name"),
+    ("guess,prob,label\n0,0.7,1\n1,0.8,1\n0,0.1,0\n", "one column .* label, .* and guess; name"),
+    ("prob,label\n0.7,1\n0.8,0\n", KIND),  # confidences in the predicted labels
     ("mean,sd,label\n0.5,0.1,1\n0.2,0.1,\n", KIND),  # probabilities and their standard errors
     ("pred,prob,label\n1,0.5,1\n0,0.7,0\n", KIND),  # confidences in the predicted labels
     ("q0.1,q0.9,q95,target\n1,2,3,2\n", "different levels between 0 and 1, got 0.1, 0.9, 95"),
@@ -57,13 +59,12 @@ CASES = [
         "columns of one kind .*, got columns loc, prob, member_1, .*, which fit",
     ),
     # Options that do not fit.
-    (TABLE, r"expected a column z \(--target\), got columns loc, p, y", "--target z"),
-    (TABLE, r"expected a column g\* \(--groups\)", "--groups g*"),
-    (TABLE, "--members: expected different columns, got loc, loc", "--members loc lo*"),
+    (TABLE, "expected a column z, got columns loc, p, y", "--target z"),
+    (NORMAL, r"expected a column g\*, got columns mean, sd, target", "--groups g*"),
     (ONE_HOT, "y_0, y_1: the labels have to be in one column", "--target y_0"),
     (TABLE, "--level: expected .* 0.9, got 90", "--lower loc --upper p --level 90"),
-    (PROBS, r"expected a column p\* .--target., got columns p0, p1", "--target p*"),
-    (TABLE, "expected one use of column y, got 2", "--members loc y"),
+    (PROBS, r"expected a column p\*, got columns p0, p1", "--target p*"),
+    (TABLE, "expected one use of each column, got y, loc, y", "--members loc y --target y"),
     (TABLE, "expected two or more members, got loc", "--members loc"),
     (TABLE, "--sd: expected a value, as in calibjax FILE --mean C", "--mean loc"),
     (TABLE, "--level: expected a value, as in .*--lower", "--lower loc --upper p"),
@@ -73,7 +74,7 @@ CASES = [
     (TABLE, "expected different levels between 0 and 1, got 5", "--quantiles 5=loc"),
     (TABLE, "got those for normal, members", "--members loc p --mean p --sd p"),
     (TABLE, "two labels, one of them a, in .* got 1, 2; --pos", "--models p loc --positive a"),
-    (TABLE, "of column y", "--clusters y --probability p --positive 1"),
+    (TABLE, "one use of each column", "--clusters y --probability p --positive 1"),
     (TABLE, "several models, got one", "--probability p --positive 1 --clusters loc"),
 ]
 
@@ -109,15 +110,15 @@ def test_files_and_options(case, written, tmp_path, capsys, calls):
     ("content", "expected"),
     [
         (
-            "mean,sd,target\n0,1,2\n0,0,1\n",
-            r"data.csv, row 3: .* positive finite .*scale\[1\] = 0.0",
+            "mean,sd,target\n0,1,2.5\n0,0,1\n",
+            "data.csv, row 3: expected a positive number in column sd, got '0'",
         ),
         (
             "mean,sd,target\n0,1,1e300\n" + 9 * "0,1,2\n",
             "row 2: targets: .*variable JAX_ENABLE_X64=1",
         ),
-        ("q0.1,q0.9,target\n1,2,1\n3,2,1\n", r"row 3: .*do not cross .*\[1, 1\] = 2.0"),
-        ("mean,sd,target\n0,1,2\n", "data.csv: predictions: expected at least 10 samples, got 1"),
+        ("q0.1,q0.9,target\n1,2,1\n3,2,1.5\n", r"row 3: .*do not cross .*\[1, 1\] = 2.0"),
+        ("mean,sd,target\n0,1,2.5\n", "data.csv: predictions: expected at least 10 samples, got 1"),
     ],
 )
 def test_rows_that_evaluate_refuses(content, expected, written, capsys):

@@ -47,7 +47,7 @@ def test_labels_as_they_are_written(names, labels, expected, written):
 
 def test_infinite_quantiles(written):
     """Conformal methods write them; other columns are finite."""
-    data = load(written("q0.9,q.1,target\n2,-inf,1\nInf,0,1\n1,0,1\n"))
+    data = load(written("q0.9,q.1,target\n2,-inf,1\nInf,0,2\n1,0,1\n"))
     np.testing.assert_array_equal(data.predictions.values, [[-np.inf, 2], [0, np.inf], [0, 1]])
     np.testing.assert_array_equal(data.predictions.levels, [[0.1, 0.9]] * 3)
 

@@ -30,8 +30,7 @@ WEIGHTS = RNG.uniform(0.5, 2, N)
 
 
 def compared_of(models, targets, score=None, weights=None, clusters=None):
-    data = comparing.checked_models(KEY, models, targets, weights)
-    return comparing.compared(data, score, clusters)
+    return comparing.compared(KEY, models, targets, weights, clusters, score)
 
 
 @pytest.fixture(scope="module")
