@@ -5,7 +5,6 @@ A binning is a function of a batch of n predictions that returns their bins, int
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -65,11 +64,6 @@ class _ProbabilityBins:
         raise NotImplementedError
 
 
-def is_own(binning: Binning) -> bool:
-    """Whether this is a binning of the library, a record."""
-    return isinstance(binning, _ProbabilityBins)
-
-
 def bins_of(
     binning: Binning,
     predictions: ClassPredictions,
@@ -85,12 +79,12 @@ def bins_of(
         TypeError: if the binning does not return integers.
         ValueError: if it does not return one integer for each prediction, or one is out of range.
     """
-    n, sees_probs = checks.leading_size("", predictions), is_own(binning)
+    n, sees_probs = checks.leading_size("", predictions), isinstance(binning, _ProbabilityBins)
     both: Any = predictions.class_probs if sees_probs else predictions
     if at is not None:
         others = at.class_probs if sees_probs else at
         both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), both, others)
-    if isinstance(binning, _ProbabilityBins):
+    if sees_probs:
         bins = binning._bins(predictions, both, weights)
     else:
         bins = checks.as_arrays("binning(predictions)", binning(both))
@@ -143,19 +137,14 @@ class UniformBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
+    @jax.jit
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         del weights  # the grid does not depend on the data
-        is_binary = isinstance(bare(predictions), Bernoulli)
-        return _grid_cells(probs, num_bins=self.num_bins, is_binary=is_binary)
-
-
-@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
-def _grid_cells(probs: jax.Array, *, num_bins: int, is_binary: bool) -> jax.Array:
-    """Bins of the predictions that share the interval of every class, int32 [n]."""
-    if is_binary:  # the probability of label 0 is rounded, and redundant
-        cells = _ranks_of_rows(interval_index(probs[:, 1:], num_bins), num_bins)
-        return jnp.max(cells) - cells  # in the numbering of two classes
-    return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
+        if isinstance(bare(predictions), Bernoulli):
+            # The probability of label 0 is rounded, and redundant.
+            cells = _ranks_of_rows(interval_index(probs[:, 1:], self.num_bins), self.num_bins)
+            return jnp.max(cells) - cells  # in the numbering of two classes
+        return _ranks_of_rows(interval_index(probs, self.num_bins), self.num_bins)
 
 
 def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Array:
@@ -232,29 +221,24 @@ class EqualMassBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
+    @jax.jit
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
-        num_samples = checks.leading_size("predictions", predictions, self.num_bins)
-        return _quantile_cells(probs, num_samples, self.num_bins, weights)
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _quantile_cells(probs: jax.Array, n: int, num_bins: int, weights: Weights) -> jax.Array:
-    """Bins that share the interval between quantiles of the first n, in every class, int32."""
-    probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
-    # At least k values are smaller than p if and only if the k-th smallest value is.
-    if weights is None:
-        limits = -(-np.arange(1, num_bins) * n // num_bins)
-        edges = jnp.sort(probs[:n], 0)[limits - 1]
-    else:
-        order = jnp.argsort(probs[:n], 0)
-        mass = jnp.cumsum(lax.stop_gradient(weights)[order], 0)
-        limits = (1 - relative_rounding(n, mass.dtype)) * np.arange(1, num_bins) / num_bins
-        limits = limits.astype(mass.dtype)[:, None] * mass[-1]
-        places = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(mass, limits)
-        places = jnp.take_along_axis(order, jnp.minimum(places, n - 1), 0)
-        edges = jnp.take_along_axis(probs[:n], places, 0)
-    digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
-    return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
+        n, num_bins = checks.leading_size("predictions", predictions, self.num_bins), self.num_bins
+        probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
+        # At least k values are smaller than p if and only if the k-th smallest value is.
+        if weights is None:
+            limits = -(-np.arange(1, num_bins) * n // num_bins)
+            edges = jnp.sort(probs[:n], 0)[limits - 1]
+        else:
+            order = jnp.argsort(probs[:n], 0)
+            mass = jnp.cumsum(lax.stop_gradient(weights)[order], 0)
+            limits = (1 - relative_rounding(n, mass.dtype)) * np.arange(1, num_bins) / num_bins
+            limits = limits.astype(mass.dtype)[:, None] * mass[-1]
+            places = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(mass, limits)
+            places = jnp.take_along_axis(order, jnp.minimum(places, n - 1), 0)
+            edges = jnp.take_along_axis(probs[:n], places, 0)
+        digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
+        return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
 
 
 @record
@@ -299,13 +283,13 @@ class MedianVarianceBins(_ProbabilityBins):
 
     min_size: int = dataclasses.field(metadata={"static": True})
 
+    @jax.jit
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.min_size)
-        return median_cells(probs, num_samples, self.min_size, weights)
+        return _median_cells(probs, num_samples, self.min_size, weights)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Weights) -> jax.Array:
+def _median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Weights) -> jax.Array:
     """Bins of the samples, then of other points, after all possible splits, int32."""
     probs, weights = lax.stop_gradient((probs, weights))
     max_bins, least, rounding = num_samples // min_size, min_size, 0

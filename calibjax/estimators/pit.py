@@ -19,7 +19,7 @@ from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
 from calibjax.distributions.composed import bare
-from calibjax.estimators.curves import is_outside, ranks_of_band, simultaneous_band
+from calibjax.estimators.curves import WithBand, ranks_of_band, simultaneous_band
 
 
 @checked
@@ -186,7 +186,7 @@ _BYTES_PER_NUMBER = 32  # random bits, a uniform number and its cell in one redr
 
 
 @record
-class PITHistogram:
+class PITHistogram(WithBand):
     """Numbers of PIT values in bins of equal width, and a band for all of them.
 
     Attributes:
@@ -204,15 +204,11 @@ class PITHistogram:
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
     confidence_level: float = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Mask of bins outside the band, [K]; see `ReliabilityCurve.is_outside`."""
-        return is_outside(self.counts, self.simultaneous_lower, self.simultaneous_upper)
+    _observed = "counts"
 
 
 @record
-class CoverageCurve:
+class CoverageCurve(WithBand):
     """Share of targets in predicted sets, as a function of the probability of the sets.
 
     Attributes:
@@ -231,11 +227,7 @@ class CoverageCurve:
     simultaneous_upper: jax.Array
     confidence_level: float = dataclasses.field(metadata={"static": True})
     kind: str = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Mask of levels outside the band, [L]; see `ReliabilityCurve.is_outside`."""
-        return is_outside(self.coverage, self.simultaneous_lower, self.simultaneous_upper)
+    _observed = "coverage"
 
     def mean_absolute_calibration_error(self) -> jax.Array:
         """Mean over the levels of |coverage − level|, a scalar."""
