@@ -703,7 +703,8 @@ def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...
         raise TypeError(f"{name}: expected {expected.__name__} as fit returns it, got {got}")
     if not dataclasses.is_dataclass(value):
         return value
-    return checked_batch(name, no_plain_objects(name, value), leading, {}, is_finite=False)
+    value = as_arrays(name, no_plain_objects(name, value))
+    return checked_batch(name, value, leading, {}, is_finite=False)
 
 
 def random_key(key: Any) -> jax.Array:
@@ -751,8 +752,8 @@ def checked_batch(
 
     Parameters must satisfy their constraints, and have leading axes followed by the declared ones.
     Parameters without leading axes are shared by the whole batch. Other fields have the leading
-    axes. They must be finite if the record declares no parameters and has no method
-    `check_values(name)`, which checks conditions beyond constraints.
+    axes, and are not checked if there are none. They must be finite if the record declares no
+    parameters and has no method `check_values(name)`, which checks conditions beyond constraints.
 
     Args:
         name: how messages call it.
@@ -786,7 +787,7 @@ def checked_batch(
         value, axes = getattr(record, key), (*leading, *extra.get("axes", ()))
         if constraint is None and value is None and "logs" in extra:
             value = _logs(extra["logs"], *given.values())
-        if constraint is None and value is not None:
+        if constraint is None and value is not None and leading:
             known = {axis: inner[axis] for axis in axes if axis in inner} | lengths
             is_finite = not (has_own or given)
             place = f"{name}.{key}"
