@@ -466,11 +466,16 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
 
 
 def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
-    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
+    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere.
+
+    Subnormal numbers count as zero, as in JAX's sorting.
+    """
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
+    smallest = float(_limits(values).tiny)
 
     def is_right(x: Any) -> Any:
+        x = x * (abs(x) >= smallest)
         return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
 
     return satisfying(name, values, is_right, expected)
