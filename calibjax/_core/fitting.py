@@ -111,18 +111,6 @@ def softmax_minimum(
     return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[0]
 
 
-class _Damped(NamedTuple):
-    """Point, derivatives there, and damping of the next step."""
-
-    x: jax.Array
-    value: jax.Array
-    slope: jax.Array
-    curvature: jax.Array
-    damping: jax.Array
-    is_done: jax.Array
-    num_steps: jax.Array | int
-
-
 def newton_minimum(
     loss: Callable[[jax.Array], jax.Array], start: jax.Array, exists: jax.Array | bool = True
 ) -> jax.Array:
@@ -139,41 +127,42 @@ def newton_minimum(
     identity = jnp.eye(start.size, dtype=start.dtype)
     tolerance = 4 * float(jnp.finfo(start.dtype).eps)
 
-    def known(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def expansion(x: jax.Array) -> tuple[jax.Array, ...]:
+        """The point, with value, slope and curvature."""
+
         def slope(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             value, slope = jax.value_and_grad(loss)(x)
             return slope, (value, slope)
 
         # which traces the loss only once
         curvature, value_and_slope = jax.jacfwd(slope, has_aux=True)(x)
-        return *value_and_slope, curvature
+        return x, *value_and_slope, curvature
 
-    def unfinished(s: _Damped) -> jax.Array:
-        return exists & ~s.is_done & (s.num_steps <= _MAX_ITERATIONS)
+    def unfinished(state: tuple) -> jax.Array:
+        _, _, is_done, count = state
+        return exists & ~is_done & (count <= _MAX_ITERATIONS)
 
-    def step(s: _Damped) -> _Damped:
-        size = jnp.max(jnp.abs(s.curvature))
+    def step(state: tuple) -> tuple:
+        (x, value, slope, curvature), damping, _, count = state
+        size = jnp.max(jnp.abs(curvature))
         size = jnp.where(size > 0, size, 1)
-        damped = s.curvature + s.damping * size * identity
-        change = -cho_solve(cho_factor(damped), s.slope)  # NaN, and then damped, without a minimum
-        falls = -jnp.sum(change * s.slope)
-        x = s.x + change
-        expansion = known(x)
-        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([expansion[1], expansion[2].reshape(-1)])))
-        is_first = s.num_steps == 0
-        is_better = is_first | (falls > 0) & is_finite & (expansion[0] <= s.value)
+        damped = curvature + damping * size * identity
+        change = -cho_solve(cho_factor(damped), slope)  # NaN, and then damped, without a minimum
+        falls = -jnp.sum(change * slope)
+        new = expansion(x + change)
+        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([new[2], new[3].reshape(-1)])))
+        is_better = (falls >= 0) & is_finite & (new[1] <= value)
         # So close to the minimum, differences of values are rounding errors.
-        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value))) & ~is_first
-        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *expansion), s[:4])
-        calmer = jnp.where(s.damping > 1e-4, s.damping / 10, 0)
-        damping = jnp.where(is_better, calmer, jnp.maximum(10 * s.damping, 1e-3))
-        x, value, slope, curvature = kept
-        return _Damped(x, value, slope, curvature, damping, is_done, s.num_steps + 1)
+        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(value))) & (value < jnp.inf)
+        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, state[0])
+        calmer = jnp.where(damping > 1e-4, damping / 10, 0)
+        damping = jnp.where(is_better, calmer, jnp.maximum(10 * damping, 1e-3))
+        return kept, damping, is_done, count + 1
 
-    # The first step does not move and evaluates the start, so `known` is compiled only once.
+    # The first step does not move and evaluates the start, so `expansion` is compiled only once.
     zero = jnp.zeros((), start.dtype)
-    first = _Damped(start, zero, jnp.zeros_like(start), identity, zero, jnp.zeros((), bool), 0)
-    return lax.while_loop(unfinished, step, varying_as(first, (start, exists))).x
+    first = (start, zero + jnp.inf, jnp.zeros_like(start), identity), zero, jnp.zeros((), bool), 0
+    return lax.while_loop(unfinished, step, varying_as(first, (start, exists)))[0][0]
 
 
 class Line(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax._core.environment import default_batch_size, map_batches
-from calibjax._core.gate import Seen, checked, confidence_array
+from calibjax._core.gate import checked, confidence_array
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
@@ -252,11 +252,7 @@ class CoverageCurve(WithBand):
         return jnp.sum(widths * jnp.where(a * b < 0, crossing, sums), -1) / 2
 
 
-def _values(name: str, value: Any, _: object) -> jax.Array:
-    return confidence_array(name, value, Seen({}))
-
-
-@checked(compiled=True, static=("num_bins", *_OF_BAND), values=_values)
+@checked(compiled=True, static=("num_bins", *_OF_BAND), values=confidence_array)
 def pit_counts(
     key: jax.Array,
     values: Numbers,
@@ -320,7 +316,7 @@ def checked_levels(name: str, value: Any, _: object) -> jax.Array:
     return checks.proportions(name, value)
 
 
-@checked(compiled=True, static=("kind", *_OF_BAND), values=_values, levels=checked_levels)
+@checked(compiled=True, static=("kind", *_OF_BAND), values=confidence_array, levels=checked_levels)
 def coverage_curve(
     key: jax.Array,
     values: Numbers,
