@@ -64,6 +64,11 @@ class _ProbabilityBins:
         raise NotImplementedError
 
 
+@jax.jit
+def _own_bins(binning: Any, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
+    return binning._bins(predictions, probs, weights)
+
+
 def bins_of(
     binning: Binning,
     predictions: ClassPredictions,
@@ -85,17 +90,12 @@ def bins_of(
         others = at.class_probs if sees_probs else at
         both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), both, others)
     if sees_probs:
-        bins = binning._bins(predictions, both, weights)
+        bins = _own_bins(binning, predictions, both, weights)
     else:
-        bins = checks.as_arrays("binning(predictions)", binning(both))
-        if not jnp.issubdtype(getattr(bins, "dtype", object), jnp.integer):
-            raise TypeError("binning(predictions): expected an integer for each prediction")
-        size = checks.leading_size("predictions", both)
-        bins = group_ids("binning(predictions)", bins, size, kind="bin")
+        name, size = "binning(predictions)", checks.leading_size("predictions", both)
+        bins = group_ids(name, binning(both), size, kind="bin")
         expected = f"bins in 0, ..., {size - 1}"
-        bins = checks.satisfying_integers(
-            "binning(predictions)", bins, lambda x: x < size, expected
-        )
+        bins = checks.satisfying_integers(name, bins, lambda x: x < size, expected)
     return bins if at is None else (bins[:n], bins[n:])
 
 
@@ -137,7 +137,6 @@ class UniformBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    @jax.jit
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         del weights  # the grid does not depend on the data
         if isinstance(bare(predictions), Bernoulli):
@@ -221,7 +220,6 @@ class EqualMassBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    @jax.jit
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         n, num_bins = checks.leading_size("predictions", predictions, self.num_bins), self.num_bins
         probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
@@ -283,44 +281,38 @@ class MedianVarianceBins(_ProbabilityBins):
 
     min_size: int = dataclasses.field(metadata={"static": True})
 
-    @jax.jit
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.min_size)
-        return _median_cells(probs, num_samples, self.min_size, weights)
+        probs, weights = lax.stop_gradient((probs, weights))
+        max_bins, least, rounding = num_samples // self.min_size, self.min_size, 0
+        if weights is not None:  # sums are rounded
+            rounding = relative_rounding(num_samples, probs.dtype)
+            max_bins, least = max_bins + 1, self.min_size * (1 - rounding)
+        masses = jnp.ones(num_samples, jnp.int32) if weights is None else weights
+        samples = probs[:num_samples]
 
+        def split(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            """Split once all bins [n + n'] that may be split [max_bins]."""
+            bins, num_bins, is_open = state
+            theirs = bins[:num_samples]
+            sizes = jax.ops.segment_sum(masses, theirs, max_bins)
+            classes = _most_variable_classes(samples, theirs, sizes, masses)
+            values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
+            medians = _medians(values[:num_samples], theirs, sizes, masses, rounding)
+            is_below = values < medians[bins]
+            below = jax.ops.segment_sum(is_below[:num_samples] * masses, theirs, max_bins)
+            above = sizes - below
+            is_split = is_open & (below >= least) & (above >= least)
+            new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the upper parts
+            bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
+            new_bins = jnp.where(is_split, new_bins, max_bins)
+            is_open = is_split & (below >= 2 * least)
+            is_open = is_open.at[new_bins].set(above >= 2 * least, mode="drop")
+            return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
 
-def _median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Weights) -> jax.Array:
-    """Bins of the samples, then of other points, after all possible splits, int32."""
-    probs, weights = lax.stop_gradient((probs, weights))
-    max_bins, least, rounding = num_samples // min_size, min_size, 0
-    if weights is not None:  # sums are rounded
-        rounding = relative_rounding(num_samples, probs.dtype)
-        max_bins, least = max_bins + 1, min_size * (1 - rounding)
-    masses = jnp.ones(num_samples, jnp.int32) if weights is None else weights
-    samples = probs[:num_samples]
-
-    def split(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        """Split once all bins [n + n'] that may be split [max_bins]."""
-        bins, num_bins, is_open = state
-        theirs = bins[:num_samples]
-        sizes = jax.ops.segment_sum(masses, theirs, max_bins)
-        classes = _most_variable_classes(samples, theirs, sizes, masses)
-        values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-        medians = _medians(values[:num_samples], theirs, sizes, masses, rounding)
-        is_below = values < medians[bins]
-        below = jax.ops.segment_sum(is_below[:num_samples] * masses, theirs, max_bins)
-        above = sizes - below
-        is_split = is_open & (below >= least) & (above >= least)
-        new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the upper parts
-        bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
-        new_bins = jnp.where(is_split, new_bins, max_bins)
-        is_open = is_split & (below >= 2 * least)
-        is_open = is_open.at[new_bins].set(above >= 2 * least, mode="drop")
-        return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
-
-    start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    start = varying_as(start, (probs, masses))
-    return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
+        start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
+        start = varying_as(start, (probs, masses))
+        return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
 
 
 def relative_rounding(n: int, dtype: DTypeLike) -> float:

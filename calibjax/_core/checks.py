@@ -799,8 +799,7 @@ def checked_batch(
             changes[key] = checked_batch(place, value, axes, known, is_finite=is_finite)
             lengths.update((axis, known[axis]) for axis in leading)
     record = replaced(record, **changes)
-    key = "loc" if "loc" in given else "values"
-    if key in given and (key == "loc" or len(leading) == 1):
+    for key in given.keys() & {"loc", "values"}:
         refuse_rounded(f"{name}.{key}", given[key], changes[key], record)
     record = record.check_values(name) or record if has_own else record
     for key, _, extra in fields:
@@ -964,13 +963,13 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
     """Standard deviations of the predictions that fit values of a shape, NaN if unknown or zero."""
     inner = getattr(predictions, "distribution", predictions)
     inner = getattr(inner, "components", inner)
-    scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
     with contextlib.suppress(Exception):  # tracers, and values with another meaning
-        if cov is not None:
-            scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
-        elif scale is None:
-            scale = np.asarray(values, np.float64).std(1, keepdims=True)  # of draws
-        scale = np.asarray(scale)
+        if hasattr(inner, "cov"):
+            scale = np.sqrt(np.diagonal(np.asarray(inner.cov), axis1=-2, axis2=-1))
+        elif hasattr(inner, "scale"):
+            scale = np.asarray(inner.scale)
+        else:
+            scale = np.asarray(inner.values, np.float64).std(1, keepdims=True)  # of draws
         if scale.ndim > len(shape):
             scale = scale.min(1)  # a target is compared with the narrowest component
         return np.where(scale > 0, np.broadcast_to(scale, shape), np.nan)
