@@ -43,7 +43,8 @@ class Seen(dict[str, Any]):
 
     def number(self, name: str) -> int:
         """Number of samples; `name` is the argument that has to have as many."""
-        del name
+        if "" not in self.lengths:
+            raise TypeError(f"{name}: expected an argument with samples before it, got none")
         return self.lengths[""][1]
 
     def before(self, name: str, *places: str) -> Any:
@@ -77,6 +78,8 @@ _TABLE: dict[str, Check] = {
     "features": lambda name, value, seen: _of_one_length(name, checks.points(name, value), seen),
 }
 _TOGETHER: dict[tuple[str, ...], Callable[..., tuple[Any, ...]]] = {}
+_SAMPLES = {"predictions", "others", "targets", "weights", "features", "confidences", "correct"}
+_SAMPLES |= {"groups", "clusters", "times", "values"}
 
 
 @typing.overload
@@ -146,6 +149,9 @@ def checked(
         return functools.partial(checked, **settings, compiled=compiled, static=static, **own)
     signature = inspect.signature(function)
     name_of_function = getattr(function, "__qualname__", type(function).__name__)
+    if unknown := own.keys() - signature.parameters.keys() - _TABLE.keys():
+        expected = f"checks of its arguments {', '.join(signature.parameters)}"
+        raise TypeError(f"{name_of_function}: expected {expected}, got {', '.join(unknown)}")
     takes_key = next(iter(signature.parameters), "") == "key"
     if compiled:
         function = jax.jit(function, static_argnames=tuple(static))
@@ -167,7 +173,7 @@ def checked(
         given.apply_defaults()
         arguments = given.arguments
         with usual_modes():
-            checks.same_rows(**arguments)
+            _same_rows(arguments)
             seen = Seen(arguments, **settings)
             for name, check in known().items():
                 seen[name] = check(name, seen[name], seen)
@@ -198,12 +204,17 @@ def usual_modes() -> Iterator[None]:
 
 def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple[Any, ...]:
     """Checks arguments by their names, without decorating a function."""
-    checks.same_rows(**arguments)
+    _same_rows(arguments)
     seen = Seen(arguments, minimum, copies)
     for name in arguments:
         if seen[name] is not None:
             seen[name] = _TABLE[name](name, seen[name], seen)
     return tuple(seen[name] for name in arguments)
+
+
+def _same_rows(arguments: dict[str, Any]) -> None:
+    """Refuses tables whose row labels differ between arguments."""
+    checks.same_rows(**{x: v for x, v in arguments.items() if x in _SAMPLES or x[:3] == "at_"})
 
 
 def inner(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
