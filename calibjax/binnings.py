@@ -5,7 +5,6 @@ A binning is a function of a batch of n predictions that returns their bins, int
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -66,9 +65,9 @@ class _ProbabilityBins:
         raise NotImplementedError
 
 
-def is_own(binning: Binning) -> bool:
-    """Whether this is a binning of the library, a record."""
-    return isinstance(binning, _ProbabilityBins)
+@jit_quick
+def _own_bins(binning: Any, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
+    return binning._bins(predictions, probs, weights)
 
 
 def bins_of(
@@ -86,23 +85,18 @@ def bins_of(
         TypeError: if the binning does not return integers.
         ValueError: if it does not return one integer for each prediction, or one is out of range.
     """
-    n, sees_probs = checks.leading_size("", predictions), is_own(binning)
+    n, sees_probs = checks.leading_size("", predictions), isinstance(binning, _ProbabilityBins)
     both: Any = predictions.class_probs if sees_probs else predictions
     if at is not None:
         others = at.class_probs if sees_probs else at
         both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), both, others)
-    if isinstance(binning, _ProbabilityBins):
-        bins = binning._bins(predictions, both, weights)
+    if sees_probs:
+        bins = _own_bins(binning, predictions, both, weights)
     else:
-        bins = checks.as_arrays("binning(predictions)", binning(both))
-        if not jnp.issubdtype(getattr(bins, "dtype", object), jnp.integer):
-            raise TypeError("binning(predictions): expected an integer for each prediction")
-        size = checks.leading_size("predictions", both)
-        bins = group_ids("binning(predictions)", bins, size, kind="bin")
+        name, size = "binning(predictions)", checks.leading_size("predictions", both)
+        bins = group_ids(name, binning(both), size, kind="bin")
         expected = f"bins in 0, ..., {size - 1}"
-        bins = checks.satisfying_integers(
-            "binning(predictions)", bins, lambda x: x < size, expected
-        )
+        bins = checks.satisfying_integers(name, bins, lambda x: x < size, expected)
     return bins if at is None else (bins[:n], bins[n:])
 
 
@@ -146,17 +140,11 @@ class UniformBins(_ProbabilityBins):
 
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         del weights  # the grid does not depend on the data
-        is_binary = isinstance(bare(predictions), Bernoulli)
-        return _grid_cells(probs, num_bins=self.num_bins, is_binary=is_binary)
-
-
-@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
-def _grid_cells(probs: jax.Array, *, num_bins: int, is_binary: bool) -> jax.Array:
-    """Bins of the predictions that share the interval of every class, int32 [n]."""
-    if is_binary:  # the probability of label 0 is rounded, and redundant
-        cells = _ranks_of_rows(interval_index(probs[:, 1:], num_bins), num_bins)
-        return jnp.max(cells) - cells  # in the numbering of two classes
-    return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
+        if isinstance(bare(predictions), Bernoulli):
+            # The probability of label 0 is rounded, and redundant.
+            cells = _ranks_of_rows(interval_index(probs[:, 1:], self.num_bins), self.num_bins)
+            return jnp.max(cells) - cells  # in the numbering of two classes
+        return _ranks_of_rows(interval_index(probs, self.num_bins), self.num_bins)
 
 
 def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Array:
@@ -234,28 +222,22 @@ class EqualMassBins(_ProbabilityBins):
     num_bins: int = dataclasses.field(metadata={"static": True})
 
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
-        num_samples = checks.leading_size("predictions", predictions, self.num_bins)
-        return _quantile_cells(probs, num_samples, self.num_bins, weights)
-
-
-@functools.partial(jit_quick, static_argnums=(1, 2))
-def _quantile_cells(probs: jax.Array, n: int, num_bins: int, weights: Weights) -> jax.Array:
-    """Bins that share the interval between quantiles of the first n, in every class, int32."""
-    probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
-    # At least k values are smaller than p if and only if the k-th smallest value is.
-    if weights is None:
-        limits = -(-np.arange(1, num_bins) * n // num_bins)
-        edges = jnp.sort(probs[:n], 0)[limits - 1]
-    else:
-        order = jnp.argsort(probs[:n], 0)
-        mass = jnp.cumsum(lax.stop_gradient(weights)[order], 0)
-        limits = (1 - relative_rounding(n, mass.dtype)) * np.arange(1, num_bins) / num_bins
-        limits = limits.astype(mass.dtype)[:, None] * mass[-1]
-        places = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(mass, limits)
-        places = jnp.take_along_axis(order, jnp.minimum(places, n - 1), 0)
-        edges = jnp.take_along_axis(probs[:n], places, 0)
-    digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
-    return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
+        n, num_bins = checks.leading_size("predictions", predictions, self.num_bins), self.num_bins
+        probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
+        # At least k values are smaller than p if and only if the k-th smallest value is.
+        if weights is None:
+            limits = -(-np.arange(1, num_bins) * n // num_bins)
+            edges = jnp.sort(probs[:n], 0)[limits - 1]
+        else:
+            order = jnp.argsort(probs[:n], 0)
+            mass = jnp.cumsum(lax.stop_gradient(weights)[order], 0)
+            limits = (1 - relative_rounding(n, mass.dtype)) * np.arange(1, num_bins) / num_bins
+            limits = limits.astype(mass.dtype)[:, None] * mass[-1]
+            places = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(mass, limits)
+            places = jnp.take_along_axis(order, jnp.minimum(places, n - 1), 0)
+            edges = jnp.take_along_axis(probs[:n], places, 0)
+        digits = jax.vmap(jnp.searchsorted, in_axes=1, out_axes=1)(edges, probs)
+        return _ranks_of_rows(digits.astype(jnp.int32), num_bins)
 
 
 @record
@@ -302,42 +284,36 @@ class MedianVarianceBins(_ProbabilityBins):
 
     def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.min_size)
-        return median_cells(probs, num_samples, self.min_size, weights)
+        probs, weights = lax.stop_gradient((probs, weights))
+        max_bins, least, rounding = num_samples // self.min_size, self.min_size, 0
+        if weights is not None:  # sums are rounded
+            rounding = relative_rounding(num_samples, probs.dtype)
+            max_bins, least = max_bins + 1, self.min_size * (1 - rounding)
+        masses = jnp.ones(num_samples, jnp.int32) if weights is None else weights
+        samples = probs[:num_samples]
 
+        def split(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            """Split once all bins [n + n'] that may be split [max_bins]."""
+            bins, num_bins, is_open = state
+            theirs = bins[:num_samples]
+            sizes = jax.ops.segment_sum(masses, theirs, max_bins)
+            classes = _most_variable_classes(samples, theirs, sizes, masses)
+            values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
+            medians = _medians(values[:num_samples], theirs, sizes, masses, rounding)
+            is_below = values < medians[bins]
+            below = jax.ops.segment_sum(is_below[:num_samples] * masses, theirs, max_bins)
+            above = sizes - below
+            is_split = is_open & (below >= least) & (above >= least)
+            new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the upper parts
+            bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
+            new_bins = jnp.where(is_split, new_bins, max_bins)
+            is_open = is_split & (below >= 2 * least)
+            is_open = is_open.at[new_bins].set(above >= 2 * least, mode="drop")
+            return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Weights) -> jax.Array:
-    """Bins of the samples, then of other points, after all possible splits, int32."""
-    probs, weights = lax.stop_gradient((probs, weights))
-    max_bins, least, rounding = num_samples // min_size, min_size, 0
-    if weights is not None:  # sums are rounded
-        rounding = relative_rounding(num_samples, probs.dtype)
-        max_bins, least = max_bins + 1, min_size * (1 - rounding)
-    masses = jnp.ones(num_samples, jnp.int32) if weights is None else weights
-    samples = probs[:num_samples]
-
-    def split(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        """Split once all bins [n + n'] that may be split [max_bins]."""
-        bins, num_bins, is_open = state
-        theirs = bins[:num_samples]
-        sizes = jax.ops.segment_sum(masses, theirs, max_bins)
-        classes = _most_variable_classes(samples, theirs, sizes, masses)
-        values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-        medians = _medians(values[:num_samples], theirs, sizes, masses, rounding)
-        is_below = values < medians[bins]
-        below = jax.ops.segment_sum(is_below[:num_samples] * masses, theirs, max_bins)
-        above = sizes - below
-        is_split = is_open & (below >= least) & (above >= least)
-        new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the upper parts
-        bins = jnp.where(is_split[bins] & ~is_below, new_bins[bins], bins)
-        new_bins = jnp.where(is_split, new_bins, max_bins)
-        is_open = is_split & (below >= 2 * least)
-        is_open = is_open.at[new_bins].set(above >= 2 * least, mode="drop")
-        return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
-
-    start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    start = varying_as(start, (probs, masses))
-    return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
+        start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
+        start = varying_as(start, (probs, masses))
+        return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
 
 
 def relative_rounding(n: int, dtype: DTypeLike) -> float:

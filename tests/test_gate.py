@@ -395,6 +395,16 @@ def test_faults_that_few_functions_know(case):
         call()
 
 
+def test_other_points_may_have_rows_with_other_labels():
+    pandas = pytest.importorskip("pandas")
+    tables = (pandas.DataFrame(PROBS, [*labels]) for labels in ("abcdef", "ghijkl"))
+    found, expected = (
+        kernels.gram_matrix(EXPONENTIAL, *tables),
+        kernels.gram_matrix(EXPONENTIAL, PROBS),
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_logits_that_are_probabilities():
     with pytest.warns(UserWarning, match=r"predictions\.logits: all rows are probabilities"):
         scores.brier_score(distributions.CategoricalLogits(PROBS), VALUES)

@@ -20,7 +20,6 @@ the result has more than 32 768 entries: its YNN fusion reads the first factor o
 """
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, overload
@@ -112,14 +111,9 @@ def one_hot(labels: jax.Array, num_classes: int, dtype: DTypeLike) -> jax.Array:
 
 def difference(x: ArrayLike, y: ArrayLike) -> jax.Array:
     """Difference x − y as a floating-point number, also for integers whose difference overflows."""
-    dtype = jnp.result_type(x, y)
-    if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
+    if jnp.issubdtype(jnp.result_type(x, y), jnp.floating):
         return jnp.subtract(x, y)
-    if dtype == jnp.bool_ or jnp.iinfo(dtype).bits < 32:
-        dtype = jnp.dtype(jnp.int32)
-    x, y = jnp.asarray(x, dtype), jnp.asarray(y, dtype)
-    if jnp.issubdtype(dtype, jnp.unsignedinteger):
-        return jnp.where(x < y, -((y - x) * 1.0), (x - y) * 1.0)
+    x, y = jnp.asarray(x, int), jnp.asarray(y, int)
     return jnp.where((x < 0) == (y < 0), (x - y) * 1.0, x * 1.0 - y * 1.0)
 
 
@@ -218,32 +212,23 @@ def segment_sums(
     """Weighted sums of values [n, ...] over segments of sizes [K]: [K, ...].
 
     A long sum of equal numbers loses digits: a million times 0.9 has an error of one percent in
-    single precision. With few segments, √n blocks are therefore summed separately, and deviations
-    from the means are summed again. With as many segments as samples the second step is done
-    twice; the sum of ten million equal numbers then has an error of 5e-4.
+    single precision. The deviations from the means are therefore summed again, twice; the sum of
+    ten million equal numbers then has an error of 5e-4.
     """
-    n, number = values.shape[0], sizes.shape[0]
-    if export.is_symbolic_dim(n) or n <= _FEW_SUMMANDS / jnp.finfo(values.dtype).eps:
-        return jax.ops.segment_sum(_weighted(values, weights), index, number)
-    blocks = max(1, min(math.isqrt(n), n // number))
-    is_inside = (index >= 0) & (index < number)
-    place = jnp.arange(n, dtype=jnp.int32) // -(-n // blocks) * number + index
-    place = jnp.where(is_inside, place, blocks * number)
 
     def summed(values: jax.Array) -> jax.Array:
-        partial_sums = jax.ops.segment_sum(_weighted(values, weights), place, blocks * number)
-        return jnp.sum(partial_sums.reshape(blocks, number, *partial_sums.shape[1:]), 0)
+        values = values if weights is None else (weights * values.T).T
+        return jax.ops.segment_sum(values, index, sizes.shape[0])
 
-    sums, divisors = summed(values), jnp.where(sizes == 0, 1, sizes).astype(values.dtype)
-    for _ in range(1 if blocks > 1 else 2):
+    n, sums = values.shape[0], summed(values)
+    if export.is_symbolic_dim(n) or n <= _FEW_SUMMANDS / jnp.finfo(values.dtype).eps:
+        return sums
+    divisors = jnp.where(sizes == 0, 1, sizes).astype(values.dtype)
+    for _ in range(2):
         means = (sums.T / divisors).T
         # Without a barrier XLA would add them to the sums one by one, where they are lost.
         sums += lax.optimization_barrier(summed(values - means[index]))
     return sums
-
-
-def _weighted(values: jax.Array, weights: jax.Array | None) -> jax.Array:
-    return values if weights is None else (weights * values.T).T
 
 
 def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:

@@ -160,8 +160,8 @@ def refuse_masked(name: str, value: object) -> None:
 def _narrowed(place: str, array: Any) -> jax.Array:
     """A JAX array of the same numbers, in a dtype for computations.
 
-    The data are copied, because callers may overwrite their memory while JAX still computes. Traced
-    integers out of range become the smallest integer, which stands for NaN.
+    The data are copied, because callers may overwrite their memory while JAX still computes. Too
+    large numbers become infinite.
     """
     if type(array) is float:
         return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
@@ -175,20 +175,15 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     dtype = jax.dtypes.canonicalize_dtype(wide)
     if source == dtype:
         return values if isinstance(values, jax.Array) else jax.device_put(values.copy())
-    is_cut = is_integer and jnp.iinfo(source).max > jnp.iinfo(dtype).max
     if not is_concrete(values):
-        narrow = values.astype(dtype)
-        return missing_unless(values <= jnp.iinfo(dtype).max, narrow) if is_cut else narrow
+        return values.astype(dtype)
     values = np.asarray(values)
-    if is_cut:
+    if is_integer and jnp.iinfo(source).max > jnp.iinfo(dtype).max:
         bad = (values > jnp.iinfo(dtype).max) | (values < jnp.iinfo(dtype).min)
         expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN that is "
         refuse_where(bad, place, f"{expected}cast to integers looks like this)", values)
-    if jnp.issubdtype(dtype, jnp.floating) and values.dtype.itemsize > dtype.itemsize:
-        largest = float(jnp.finfo(dtype).max)
-        bad = (np.abs(values) > largest) & np.isfinite(values)
-        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
-    return jax.device_put(values.astype(dtype))
+    with np.errstate(over="ignore"):
+        return jax.device_put(values.astype(dtype))
 
 
 def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:
@@ -205,11 +200,12 @@ def is_missing(values: ArrayLike) -> jax.Array:
     return jnp.isnan(values) if jnp.issubdtype(dtype, jnp.floating) else jnp.zeros_like(values)
 
 
-def missing_unless(condition: ArrayLike, integers: jax.Array) -> jax.Array:
-    """The integer that stands for NaN where a condition is false; truth values stay."""
-    if integers.dtype == jnp.bool_:
-        return integers
-    return jnp.where(condition, integers, jnp.iinfo(integers.dtype).min)
+def missing_unless(condition: ArrayLike, values: jax.Array) -> jax.Array:
+    """NaN, or the integer that stands for it, where a condition is false; truth values stay."""
+    if values.dtype == jnp.bool_:
+        return values
+    is_integer = jnp.issubdtype(values.dtype, jnp.integer)
+    return jnp.where(condition, values, jnp.iinfo(values.dtype).min if is_integer else jnp.nan)
 
 
 def nan_with(values: T, *data: object) -> T:
@@ -234,15 +230,13 @@ def nan_rows(bad: ArrayLike, tree: T) -> T:
     """A batch with all numbers in the bad rows missing: NaN, or the integer that stands for it."""
 
     def masked(leaf: jax.Array) -> jax.Array:
-        is_float = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-        rows = ~jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1)))
-        return nan_unless(rows, leaf) if is_float else missing_unless(rows, leaf)
+        return missing_unless(~jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1))), leaf)
 
     return jax.tree.map(masked, tree)
 
 
 def real(name: str, value: Any) -> Any:
-    """Returns a real number unchanged, everything else as an array of real numbers."""
+    """Returns a number of Python unchanged, everything else as an array of real numbers."""
     if type(value) is int and abs(value) >= 2**31:  # JAX refuses larger integers
         value = float(value) if abs(value) < 2**1023 else np.inf
     if type(value) in (int, float):
@@ -251,8 +245,7 @@ def real(name: str, value: Any) -> Any:
     converted: Any = as_arrays(name, value) if is_one else None
     if getattr(converted, "dtype", np.bool_) == np.bool_:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
-    is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype)
-    return value if is_kept else converted
+    return converted
 
 
 def scalar(name: str, value: Any, check: Check | None = None) -> Any:
@@ -267,10 +260,6 @@ def _dtype(value: object) -> DTypeLike:
     return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
 
-def _is_numeric(values: object) -> bool:
-    return hasattr(values, "shape") or isinstance(values, numbers.Number)
-
-
 def satisfying(
     name: str, values: Any, condition: Callable, expected: str, otherwise: Callable = nan_unless
 ) -> Any:
@@ -283,8 +272,7 @@ def satisfying(
         expected: the condition in words.
         otherwise: function that makes wrong traced values missing.
     """
-    if not _is_numeric(values):
-        raise TypeError(f"{name}: expected an array of numbers, got {described(values)}")
+    an_array(name, values)
     if is_concrete(values):
         array = np.asarray(values)
         refuse_where(~condition(array), name, expected, array)
@@ -430,9 +418,9 @@ def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
 
 
-def an_array(name: str, values: object, expected: str = "an array") -> None:
-    """Refuses values that are no arrays: None, dicts, tuples of arrays."""
-    if not hasattr(values, "shape"):
+def an_array(name: str, values: object, expected: str = "an array of numbers") -> None:
+    """Refuses values that are no arrays or numbers: None, dicts, tuples of arrays."""
+    if not (hasattr(values, "shape") or isinstance(values, numbers.Number)):
         raise TypeError(f"{name}: expected {expected}, got {described(values)}")
 
 
@@ -495,8 +483,7 @@ def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = 
 
 def shape(name: str, values: Any, expected: tuple, words: str, *, hint: str = "") -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
-    if not _is_numeric(values):
-        raise TypeError(f"{name}: expected an array of shape {words}, got {values!r:.40}")
+    an_array(name, values, f"an array of shape {words}")
     actual = jnp.shape(values)
 
     def matches(actual: tuple[int, ...]) -> bool:
@@ -721,15 +708,8 @@ def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...
         raise TypeError(f"{name}: expected {expected.__name__} as fit returns it, got {got}")
     if not dataclasses.is_dataclass(value):
         return value
-    value, changes, lengths = as_arrays(name, no_plain_objects(name, value)), {}, {}
-    for key, constraint, _ in declared(type(value)):
-        if constraint is not None:
-            place, found = f"{name}.{key}", getattr(value, key)
-            (integer if constraint.is_integer else floating)(place, found)
-            of_axes(place, found, constraint, leading, lengths)
-            changes[key] = constraint.check(place, found)
-    value = replaced(value, **changes)
-    return value.check_values(name) or value if hasattr(value, "check_values") else value
+    value = as_arrays(name, no_plain_objects(name, value))
+    return checked_batch(name, value, leading, {}, is_finite=False)
 
 
 def random_key(key: Any) -> jax.Array:
@@ -777,8 +757,8 @@ def checked_batch(
 
     Parameters must satisfy their constraints, and have leading axes followed by the declared ones.
     Parameters without leading axes are shared by the whole batch. Other fields have the leading
-    axes. They must be finite if the record declares no parameters and has no method
-    `check_values(name)`, which checks conditions beyond constraints.
+    axes, and are not checked if there are none. They must be finite if the record declares no
+    parameters and has no method `check_values(name)`, which checks conditions beyond constraints.
 
     Args:
         name: how messages call it.
@@ -812,15 +792,14 @@ def checked_batch(
         value, axes = getattr(record, key), (*leading, *extra.get("axes", ()))
         if constraint is None and value is None and "logs" in extra:
             value = _logs(extra["logs"], *given.values())
-        if constraint is None and value is not None:
+        if constraint is None and value is not None and leading:
             known = {axis: inner[axis] for axis in axes if axis in inner} | lengths
             is_finite = not (has_own or given)
             place = f"{name}.{key}"
             changes[key] = checked_batch(place, value, axes, known, is_finite=is_finite)
             lengths.update((axis, known[axis]) for axis in leading)
     record = replaced(record, **changes)
-    key = "loc" if "loc" in given else "values"
-    if key in given and (key == "loc" or len(leading) == 1):
+    for key in given.keys() & {"loc", "values"}:
         refuse_rounded(f"{name}.{key}", given[key], changes[key], record)
     record = record.check_values(name) or record if has_own else record
     for key, _, extra in fields:
@@ -868,7 +847,7 @@ def _aligned(name: str, received: dict[str, Any], constraints: dict[str, Any]) -
     """Parameters in one dtype; shared ones are broadcast to the leading axes of the batch."""
     values = {key: narrowed(f"{name}.{key}", value) for key, value in received.items()}
     for key, value in values.items():
-        an_array(f"{name}.{key}", value, "an array of numbers")
+        an_array(f"{name}.{key}", value)
     dtype = jnp.result_type(float, *values.values())
     longest: tuple[int, ...] = ()
     for key, value in values.items():
@@ -984,13 +963,13 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
     """Standard deviations of the predictions that fit values of a shape, NaN if unknown or zero."""
     inner = getattr(predictions, "distribution", predictions)
     inner = getattr(inner, "components", inner)
-    scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
     with contextlib.suppress(Exception):  # tracers, and values with another meaning
-        if cov is not None:
-            scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
-        elif scale is None:
-            scale = np.asarray(values, np.float64).std(1, keepdims=True)  # of draws
-        scale = np.asarray(scale)
+        if hasattr(inner, "cov"):
+            scale = np.sqrt(np.diagonal(np.asarray(inner.cov), axis1=-2, axis2=-1))
+        elif hasattr(inner, "scale"):
+            scale = np.asarray(inner.scale)
+        else:
+            scale = np.asarray(inner.values, np.float64).std(1, keepdims=True)  # of draws
         if scale.ndim > len(shape):
             scale = scale.min(1)  # a target is compared with the narrowest component
         return np.where(scale > 0, np.broadcast_to(scale, shape), np.nan)

@@ -82,28 +82,10 @@ def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> R
     return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:])[:number], values)
 
 
-# By default XLA uses half of the vector registers of processors with AVX-512.
-_OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
-if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # also where the command line disables them
-    _OPTIONS |= {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
-
-
-def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
-    """`jax.jit` for a function that runs long, with full-width vector registers.
-
-    JAX applies compiler options to outermost programs only. Inside a user's own `jax.jit` the
-    user's options apply (`XLA_FLAGS=--xla_cpu_prefer_vector_width=512`).
-    """
-    inner = jax.jit(function, **options)
-    outermost = jax.jit(function, **options, compiler_options=_OPTIONS)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return (outermost if checks.is_outermost(args, kwargs) else inner)(*args, **kwargs)
-
-    return call
-
-
+# Optimisations that the command line disables for all other programs.
+_ALL: dict[str, Any] = {}
+if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+    _ALL |= {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 # Programs with these compile in a quarter of the time, and run up to five times as long.
 _QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0}
 if metadata.version("jaxlib").startswith("0.10."):  # other versions may not know them
@@ -111,22 +93,33 @@ if metadata.version("jaxlib").startswith("0.10."):  # other versions may not kno
 _FEW = 2**16  # numbers, up to which compiling costs more than some fifty runs
 
 
-def jit_quick(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
-    """`jax.jit` for a function of samples, compiled with less optimisation on CPUs if n is small.
-
-    As for `jit_long`, the options apply to outermost programs only.
-    """
+def _jit_with(
+    compiler_options: dict[str, Any], is_applied: Callable[[Any], bool], function: Any, options: Any
+) -> Callable[..., Any]:
+    """`jax.jit` with compiler options, which JAX applies to outermost programs only."""
     inner = jax.jit(function, **options)
-    outermost = jax.jit(function, **options, compiler_options=_QUICK)
+    outermost = jax.jit(function, **options, compiler_options=compiler_options)
 
     @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        are_few = (
-            sum(map(np.size, jax.tree.leaves(args))) <= _FEW and jax.default_backend() == "cpu"
-        )
-        return (outermost if are_few and checks.is_outermost(args) else inner)(*args)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        is_chosen = is_applied(args) and checks.is_outermost(args, kwargs)
+        return (outermost if is_chosen else inner)(*args, **kwargs)
 
     return call
+
+
+def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
+    """`jax.jit` for a function that runs long: fully optimised, also on the command line."""
+    return _jit_with(_ALL, lambda args: True, function, options)
+
+
+def jit_quick(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
+    """`jax.jit` for a function of samples, less optimised on CPUs if there are few."""
+    return _jit_with(_QUICK, _are_few, function, options)
+
+
+def _are_few(args: Any) -> bool:
+    return sum(map(np.size, jax.tree.leaves(args))) <= _FEW and jax.default_backend() == "cpu"
 
 
 def compile_quickly() -> None:

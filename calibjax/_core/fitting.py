@@ -11,11 +11,72 @@ from jax import lax
 from jax.scipy.linalg import cho_factor, cho_solve
 from jax.scipy.sparse.linalg import cg
 
-from calibjax._core.arithmetic import einsum, matmul
 from calibjax._core.pytree import Weights, varying_as
 
 _MAX_ITERATIONS = 100
 _MAX_STEPS = 50  # of Newton's method for linear maps of classes
+
+
+class Step(NamedTuple):
+    """Newton step of a multinomial regression, with properties of its starting point.
+
+    The properties are the largest change of the log-odds of a sample, the largest slope, and the
+    mean probability of the classes that were not observed.
+    """
+
+    change: jax.Array
+    largest: jax.Array
+    steepest: jax.Array
+    missed: jax.Array
+
+
+def newton_step(
+    linear: Callable[[jax.Array, jax.Array], jax.Array],
+    features: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+    ridge: jax.Array,
+    x: jax.Array,
+) -> Step:
+    """Newton step from x for `softmax_minimum`, damped to be an improvement.
+
+    Conjugate gradients that stop early still optimise the quadratic approximation along their
+    direction, so every damped step is an improvement. If a direction separates the classes, the
+    likelihood has no maximum, and every undamped step moves the log-odds of some sample by at least
+    one. If there is a maximum, the steps soon become small. The step is zero if rounding leaves
+    none.
+    """
+    is_own = labels[:, None] == jnp.arange(features.shape[1])
+    pull = jax.linear_transpose(lambda x: linear(features, x), x)
+    pull_squares = jax.linear_transpose(lambda x: linear(jnp.square(features), x), x)
+
+    def relative(change: jax.Array) -> jax.Array:
+        """Changes of the log-odds against the observed class."""
+        moves = linear(features, change)
+        return moves - jnp.take_along_axis(moves, labels[:, None], 1)
+
+    # Log-odds against the observed class keep their digits if it is nearly certain.
+    probs = jax.nn.softmax(features + linear(features, x))
+    others = jnp.where(is_own, 0, probs)
+    missed = jnp.sum(others, 1, keepdims=True)
+    sizes = weights[:, None] * probs
+    slope = pull(weights[:, None] * jnp.where(is_own, -missed, others))[0] + 2 * ridge * x
+    unit = pull_squares(sizes * jnp.where(is_own, missed, 1 - probs))[0] + 2 * ridge
+    unit = jnp.where(unit > 0, unit, 1)
+
+    # Without it, rounding errors move far in directions without effect on predictions.
+    rounding = 8 * x.size * jnp.finfo(x.dtype).eps
+
+    def curved(change: jax.Array) -> jax.Array:
+        moves = relative(change)
+        moves -= jnp.sum(others * moves, 1, keepdims=True)
+        return pull(sizes * moves)[0] + (2 * ridge + rounding * unit) * change
+
+    change, _ = cg(curved, -slope, tol=1e-3, maxiter=_MAX_ITERATIONS, M=lambda x: x / unit)
+    change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
+    largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(relative(change)), 0))
+    damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
+    return Step(damping * change, largest, jnp.max(jnp.abs(slope)), jnp.sum(weights * missed[:, 0]))
 
 
 def softmax_minimum(
@@ -29,9 +90,6 @@ def softmax_minimum(
 
         Σ_i w_i log Σ_c exp(l_ic − l_iy) + Σ_j r_j θ_j²,   l = features + linear(features, θ)
 
-    Conjugate gradients that stop early still optimise the quadratic approximation along their
-    direction. With the damping of `newton_step` every step is therefore an improvement.
-
     Args:
         linear: function (x, θ) → [n, m], linear in θ, and in x up to a constant. Its coefficients
             at x² must be the squares of its coefficients at x.
@@ -40,48 +98,17 @@ def softmax_minimum(
         weights: of the samples, with sum one, [n].
         ridge: r, of the shape of the parameters.
     """
-    is_own = labels[:, None] == jnp.arange(features.shape[1])
     ridge = varying_as(ridge, (features, labels, weights))
-    zero = varying_as(jnp.zeros_like(ridge), ridge)
-    pull = jax.linear_transpose(lambda x: linear(features, x), zero)
-    pull_squares = jax.linear_transpose(lambda x: linear(jnp.square(features), x), zero)
     tolerance = math.sqrt(jnp.finfo(ridge.dtype).eps)
 
     def step(state: tuple) -> tuple:
         x, _, count = state
-        probs = jax.nn.softmax(features + linear(features, x))
-        sizes = weights[:, None] * probs
-        slope = pull(sizes - jnp.where(is_own, weights[:, None], 0))[0] + 2 * ridge * x
-        unit = pull_squares(sizes * (1 - probs))[0] + 2 * ridge
-
-        def curved(change: jax.Array) -> jax.Array:
-            moves = linear(features, change)
-            moves -= jnp.sum(probs * moves, 1, keepdims=True)
-            return pull(sizes * moves)[0] + 2 * ridge * change
-
-        unit = jnp.where(unit > 0, unit, 1)
-        change, _ = cg(curved, -slope, tol=0.01, maxiter=_MAX_ITERATIONS, M=lambda x: x / unit)
-        moves = linear(features, change)
-        moves -= jnp.take_along_axis(moves, labels[:, None], 1)
-        largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
-        damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
-        return x + damping * change, largest, count + 1
+        newton = newton_step(linear, features, labels, weights, ridge, x)
+        return x + newton.change, newton.largest, count + 1
 
     unfinished = lambda state: (state[1] > tolerance) & (state[2] < _MAX_STEPS)  # noqa: E731
-    start = zero, jnp.full((), jnp.inf, ridge.dtype), 0
+    start = jnp.zeros_like(ridge), jnp.full((), jnp.inf, ridge.dtype), 0
     return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[0]
-
-
-class _Damped(NamedTuple):
-    """Point, derivatives there, and damping of the next step."""
-
-    x: jax.Array
-    value: jax.Array
-    slope: jax.Array
-    curvature: jax.Array
-    damping: jax.Array
-    is_done: jax.Array
-    num_steps: jax.Array | int
 
 
 def newton_minimum(
@@ -100,41 +127,42 @@ def newton_minimum(
     identity = jnp.eye(start.size, dtype=start.dtype)
     tolerance = 4 * float(jnp.finfo(start.dtype).eps)
 
-    def known(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def expansion(x: jax.Array) -> tuple[jax.Array, ...]:
+        """The point, with value, slope and curvature."""
+
         def slope(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             value, slope = jax.value_and_grad(loss)(x)
             return slope, (value, slope)
 
         # which traces the loss only once
         curvature, value_and_slope = jax.jacfwd(slope, has_aux=True)(x)
-        return *value_and_slope, curvature
+        return x, *value_and_slope, curvature
 
-    def unfinished(s: _Damped) -> jax.Array:
-        return exists & ~s.is_done & (s.num_steps <= _MAX_ITERATIONS)
+    def unfinished(state: tuple) -> jax.Array:
+        _, _, is_done, count = state
+        return exists & ~is_done & (count <= _MAX_ITERATIONS)
 
-    def step(s: _Damped) -> _Damped:
-        size = jnp.max(jnp.abs(s.curvature))
+    def step(state: tuple) -> tuple:
+        (x, value, slope, curvature), damping, _, count = state
+        size = jnp.max(jnp.abs(curvature))
         size = jnp.where(size > 0, size, 1)
-        damped = s.curvature + s.damping * size * identity
-        change = -cho_solve(cho_factor(damped), s.slope)  # NaN, and then damped, without a minimum
-        falls = -jnp.sum(change * s.slope)
-        x = s.x + change
-        expansion = known(x)
-        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([expansion[1], expansion[2].reshape(-1)])))
-        is_first = s.num_steps == 0
-        is_better = is_first | (falls > 0) & is_finite & (expansion[0] <= s.value)
+        damped = curvature + damping * size * identity
+        change = -cho_solve(cho_factor(damped), slope)  # NaN, and then damped, without a minimum
+        falls = -jnp.sum(change * slope)
+        new = expansion(x + change)
+        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([new[2], new[3].reshape(-1)])))
+        is_better = (falls >= 0) & is_finite & (new[1] <= value)
         # So close to the minimum, differences of values are rounding errors.
-        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value))) & ~is_first
-        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *expansion), s[:4])
-        calmer = jnp.where(s.damping > 1e-4, s.damping / 10, 0)
-        damping = jnp.where(is_better, calmer, jnp.maximum(10 * s.damping, 1e-3))
-        x, value, slope, curvature = kept
-        return _Damped(x, value, slope, curvature, damping, is_done, s.num_steps + 1)
+        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(value))) & (value < jnp.inf)
+        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, state[0])
+        calmer = jnp.where(damping > 1e-4, damping / 10, 0)
+        damping = jnp.where(is_better, calmer, jnp.maximum(10 * damping, 1e-3))
+        return kept, damping, is_done, count + 1
 
-    # The first step does not move and evaluates the start, so `known` is compiled only once.
+    # The first step does not move and evaluates the start, so `expansion` is compiled only once.
     zero = jnp.zeros((), start.dtype)
-    first = _Damped(start, zero, jnp.zeros_like(start), identity, zero, jnp.zeros((), bool), 0)
-    return lax.while_loop(unfinished, step, varying_as(first, (start, exists))).x
+    first = (start, zero + jnp.inf, jnp.zeros_like(start), identity), zero, jnp.zeros((), bool), 0
+    return lax.while_loop(unfinished, step, varying_as(first, (start, exists)))[0][0]
 
 
 class Line(NamedTuple):
@@ -196,79 +224,6 @@ def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
     total = jnp.sum(curvatures)
     center = jnp.sum(curvatures * x) / jnp.where(total > 0, total, 1)
     return jnp.sum(curvatures * jnp.square(x - center)), total, center
-
-
-class Step(NamedTuple):
-    """Step towards the maximum likelihood, with properties of its starting point.
-
-    The properties are the largest change of the log-odds of a sample, the largest slope, and the
-    mean probability of the classes that were not observed.
-    """
-
-    change: jax.Array
-    largest: jax.Array
-    steepest: jax.Array
-    missed: jax.Array
-
-
-def newton_step(
-    features: jax.Array,
-    labels: jax.Array,
-    log_probs: jax.Array,
-    weights: jax.Array,
-    num_shared: int,
-) -> Step:
-    """Newton step, damped to be an improvement.
-
-    If a direction separates the classes, the likelihood has no maximum, and every undamped step
-    moves the log-odds of some sample by at least one. If there is a maximum, the steps soon become
-    small. The step is zero if rounding leaves none.
-
-    Args:
-        features: of each class, [n, m, s]; log-odds are linear functions of these.
-        labels: [n].
-        log_probs: log-probabilities at the start, [n, m].
-        weights: of the samples, with sum one, [n].
-        num_shared: number of features, the last ones, shared by all classes. A shift of all
-            their parameters changes no prediction.
-    """
-    n, m, s = features.shape
-    is_own = labels[:, None] == jnp.arange(m)
-    # Log-odds against the observed class keep their digits if it is nearly certain.
-    others = jnp.where(is_own, 0, jnp.exp(log_probs))
-    residuals = jnp.where(is_own, -jnp.sum(others, 1, keepdims=True), others)
-    at_label, pulled, moved = (
-        (x[..., None] * features).reshape(n, m * s) for x in (is_own, others, residuals)
-    )
-    cross = matmul(pulled.T, weights[:, None] * at_label)
-    sizes = weights[:, None] * jnp.abs(residuals)
-    blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
-    diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
-    total = diagonal.reshape(m * s, m * s) - cross - cross.T
-    total -= matmul(moved.T, weights[:, None] * moved)
-    unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
-    unit = jnp.where(unit > 0, unit, 1)
-    scaled = total / unit / unit[:, None]
-    # Directions without effect on predictions have no curvature and are not changed: shifts, and
-    # directions whose curvature is a rounding error.
-    shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
-    shifts = shifts * unit[:, None]
-    shifts /= jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
-    values, vectors = jnp.linalg.eigh(scaled + matmul(shifts, shifts.T))
-    least = 8 * m * s * jnp.finfo(total.dtype).eps
-    rates = jnp.where(values > least, 1 / jnp.where(values > least, values, 1), 0)
-    slope = matmul(weights, moved)
-    steepest = jnp.max(jnp.abs(slope))
-    slope = slope / unit
-    slope -= matmul(shifts, matmul(shifts.T, slope))
-    change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
-    change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
-    moves = einsum("ncs,cs->nc", features, change)
-    moves -= jnp.take_along_axis(moves, labels[:, None], 1)
-    largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
-    damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
-    missed = jnp.sum(weights * jnp.sum(others, 1))
-    return Step(jnp.where(largest > 0, damping, 1) * change, largest, steepest, missed)
 
 
 def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = None) -> jax.Array:

@@ -404,7 +404,6 @@ def confidence_array(name: str, value: Any, seen: Seen) -> jax.Array:
 def _correctness(name: str, value: Any, confidences: jax.Array) -> jax.Array:
     """Whether predictions were correct, 0 or 1, in the dtype of the confidences; NaN for others."""
     value = checks.as_arrays(name, value)
-    checks.an_array(name, value, "an array [n] of 0 and 1")
     checks.shape(name, value, confidences.shape, "[n], as the confidences")
     if value.dtype != np.bool_:
         value = checks.satisfying(name, value, lambda x: (x == 0) | (x == 1), "0 or 1")

@@ -141,12 +141,10 @@ def _summary(leaf: Any) -> Any:
     is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, Tracer)
     if not is_array or (leaf.ndim > 0 and leaf.size <= _SHOWN):
         return leaf
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    is_here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
-    if is_here and not leaf.ndim and not is_key:
+    if not leaf.ndim and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         number = leaf.item()
         return Text(f"{number:.6g}" if isinstance(number, float) else repr(number))
-    is_shown = is_here and jnp.issubdtype(leaf.dtype, np.number)
+    is_shown = jnp.issubdtype(leaf.dtype, np.number)
     mean = f", mean={np.mean(np.asarray(leaf), dtype=np.float64):.4g}" if is_shown else ""
     return Text(f"Array({leaf.dtype}{list(leaf.shape)}{mean})")
 

@@ -20,6 +20,7 @@ from jax import lax
 from jax.scipy.special import digamma, gammainc, gammaincc, gammaln
 from jax.typing import ArrayLike
 
+from calibjax._core.arithmetic import logarithm, ratio
 from calibjax._core.pytree import Pair, varying_as
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
@@ -65,13 +66,9 @@ def log_gamma_steps_apart(x: jax.Array, distance: jax.Array) -> jax.Array:
     return jnp.sum(slopes * jnp.asarray(0.5 * _WEIGHTS, x.dtype), -1)
 
 
-@jax.custom_jvp
 def log_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
     """Logarithm of x / y for x, y > 0, whose derivatives contain no squares that overflow."""
-    return jnp.log(x / y)
-
-
-log_ratio.defjvps(lambda dx, value, x, y: dx / x, lambda dy, value, x, y: -dy / y)
+    return logarithm(ratio(x, y))
 
 
 def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:
@@ -79,9 +76,9 @@ def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:
 
     With r = (x − mean) / (x + mean) it is (x − mean) r + 2 x (artanh r − r).
     """
-    ratio = (x - mean) / (x + mean)
-    is_near = jnp.abs(ratio) < 0.1
-    near = jnp.where(is_near, ratio, 0)
+    contrast = (x - mean) / (x + mean)
+    is_near = jnp.abs(contrast) < 0.1
+    near = jnp.where(is_near, contrast, 0)
     square = jnp.square(near)
     series = jnp.zeros_like(near)
     for k in range(9, 0, -1):

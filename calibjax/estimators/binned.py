@@ -11,6 +11,7 @@ r(x) = log Γ(x + 1) − x log x + x, of size log x,
     log k(q; p) = −KL(p ‖ q) / h − Σ_c r(p_c/h) + r(1/h) + Σ_{0<k<m} log(1/h + k).
 """
 
+import functools
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ from calibjax._core.arithmetic import matmul, one_hot, safe_sqrt, segment_sums
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers
 from calibjax._core.special import SERIES_FROM, stirling_series
-from calibjax.binnings import Binning, UniformBins, bins_of, is_own
+from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import ClassPredictions
@@ -132,38 +133,12 @@ def ece(
     """
     if debiased and norm != "l2":
         raise ValueError(f'debiased: expected norm="l2", got {norm!r}')
-
-    # Concrete results of a user's function are checked.
-    is_known = is_own(binning) and not all_leaves([binning])  # subclasses may not be records
-    error = _compiled_error if is_known else _error
     # A function becomes a pytree, an argument of compiled functions.
     own: Any = Partial(distance) if all_leaves([distance]) else distance
-    return error(predictions, targets, weights, binning, own, notion, norm, debiased)
-
-
-def _error(
-    predictions: Any,
-    targets: jax.Array,
-    weights: jax.Array | None,
-    binning: Binning,
-    distance: Distance,
-    notion: str,
-    norm: str,
-    debiased: bool,
-) -> jax.Array:
-    """Checked `ece`."""
 
     def error(predictions: Any, targets: jax.Array) -> jax.Array:
         bins = bins_of(binning, predictions, weights=weights)
-        data = predictions.class_probs, targets, bins, weights
-        if debiased:
-            return _debiased(*data) * _scale(distance, predictions)
-        sizes, means, proportions = _means_in_bins(*data)
-        values = distances_of_means(sizes, means, proportions, distance)
-        if norm == "max":
-            return jnp.max(values)
-        number = sizes.size if weights is None else jnp.sum(weights)
-        return jnp.sum(sizes * (values if norm == "l1" else jnp.square(values))) / number
+        return _error((predictions.class_probs, targets, bins, weights), own, norm, debiased)
 
     if notion == "canonical" or isinstance(bare(predictions), Bernoulli):
         value = error(predictions, targets)
@@ -173,9 +148,6 @@ def _error(
         of_classes = jax.vmap(error)(*inner(class_wise)(predictions, targets))
         value = jnp.max(of_classes) if norm == "max" else jnp.mean(of_classes)
     return safe_sqrt(value) if norm == "l2" and not debiased else value
-
-
-_compiled_error = jax.jit(_error, static_argnums=(5, 6, 7))
 
 
 @checked
@@ -224,17 +196,29 @@ def mce(
     return inner(ece)(predictions, targets, notion=notion, norm="max", **options)
 
 
-def _scale(distance: Distance, predictions: ClassPredictions) -> float:
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _error(data: Any, distance: Distance, norm: str, debiased: bool) -> jax.Array:
+    """Error of probabilities [n, m], targets, bins and weights; the square of "l2"."""
+    if debiased:
+        return _debiased(*data) * _scale(distance, data[0].shape[1])
+    sizes, means, proportions = _means_in_bins(*data)
+    values = distances_of_means(sizes, means, proportions, distance)
+    if norm == "max":
+        return jnp.max(values)
+    number = sizes.size if data[3] is None else jnp.sum(data[3])
+    return jnp.sum(sizes * (values if norm == "l1" else jnp.square(values))) / number
+
+
+def _scale(distance: Distance, num_classes: int) -> float:
     """Square of a distance, in units of the squared Euclidean distance."""
     if isinstance(distance, Euclidean):
         return 1.0
-    if isinstance(distance, TotalVariation) and predictions.class_probs.shape[1] == 2:
+    if isinstance(distance, TotalVariation) and num_classes == 2:
         return 0.5
     got = checks.described(distance)
     raise ValueError(f"debiased: expected distance=Euclidean() for several classes, got {got}")
 
 
-@jax.jit
 def _debiased(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -264,7 +248,6 @@ def distances_of_means(
     return jnp.where(sizes > 0, jnp.where(values >= 0, values, jnp.nan), sizes)
 
 
-@jax.jit
 def _means_in_bins(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

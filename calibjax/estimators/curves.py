@@ -69,16 +69,29 @@ def rounding_of_sums(counts: jax.Array, expected: jax.Array) -> jax.Array:
     return 16 * jnp.finfo(expected.dtype).eps * counts
 
 
-def is_outside(values: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
-    """Mask of values outside their band, including NaN."""
-    return ~((values >= lower) & (values <= upper))
+class WithBand:
+    """Base class of results with a simultaneous band."""
+
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    _observed = "frequency"
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Mask of the observed values outside the simultaneous band, including NaN, [K].
+
+        Rejecting calibration if there is one is an exact test at the significance level 1 −
+        confidence_level.
+        """
+        values = getattr(self, self._observed)
+        return ~((values >= self.simultaneous_lower) & (values <= self.simultaneous_upper))
 
 
 _BYTES_PER_LABEL = 64  # of one sample in one redraw: random bits, numbers, labels, regression
 
 
 @record
-class ReliabilityCurve:
+class ReliabilityCurve(WithBand):
     """Frequencies of label 1 in bins of the predictions, and consistency bands for them.
 
     The non-empty bins are sorted by confidence. They are padded to K = min(n, max_bins) with empty
@@ -105,15 +118,6 @@ class ReliabilityCurve:
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
     confidence_level: float = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Mask of bins outside the simultaneous band, [K].
-
-        Rejecting calibration if there is such a bin is an exact test at the significance level 1 −
-        confidence_level.
-        """
-        return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
 @checked
@@ -256,7 +260,7 @@ def _curve(keys: jax.Array, data: Any, size: int, ranks: tuple[int, int]) -> tup
 
 
 @record
-class IsotonicCurve:
+class IsotonicCurve(WithBand):
     """Isotonic regression of targets on predictions, with consistency bands.
 
     Attributes:
@@ -280,15 +284,6 @@ class IsotonicCurve:
     simultaneous_upper: jax.Array
     confidence_level: float = dataclasses.field(metadata={"static": True})
     functional: str = dataclasses.field(default="probability", metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Mask of points outside the simultaneous band, [K].
-
-        Rejecting calibration if there is one is an exact test at the significance level 1 −
-        confidence_level.
-        """
-        return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
 @checked(compiled=True, static=("num_draws", "confidence_level", "max_points"))

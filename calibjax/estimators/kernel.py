@@ -281,12 +281,11 @@ def skce_block(
         weights: w ≥ 0 of the samples, [n]; None for equal weights.
 
     Returns:
-        A scalar.
+        A scalar; NaN if no block has two samples of positive weight.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n < 2, the block size is out of range, or no
-            block has two samples of positive weight.
+        ValueError: if shapes or values are wrong, n < 2, or the block size is out of range.
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n B / 2 evaluations of h, O(n + tile²) memory.
@@ -308,10 +307,6 @@ def skce_block(
     if weights is None:
         return means.mean()
     masses = operators.block_masses(weights, block_size=block_size)
-    if checks.is_concrete(masses) and not jnp.any(masses):
-        raise ValueError(
-            f"weights: expected two positive weights in at least one block of {block_size} samples"
-        )
     return jnp.sum(masses * means) / jnp.sum(masses)
 
 
@@ -449,25 +444,15 @@ def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, 
     return combine_on_pairs(kernel, "embedding_difference", lambda f: f(*location, *sample))
 
 
-@together("predictions", "targets", "at_predictions", "at_targets")
-def _of_one_kind(
-    predictions: Distribution, targets: PyTree, at_predictions: Distribution, at_targets: PyTree
-) -> tuple[Any, ...]:
-    """Locations of the same kind as the samples."""
-    if at_predictions is not None:
+@together("kernel", "predictions", "targets", "at_predictions", "at_targets")
+def _located(kernel: Any, *data: Any) -> tuple[Any, ...]:
+    """Kernel that also has the range of the locations, which are of the kind of the samples."""
+    predictions, targets, at_predictions, at_targets = data
+    if at_predictions is not None and at_targets is not None:
         checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
         checks.same_kind("at_targets", at_targets, "targets", targets)
-    return predictions, targets, at_predictions, at_targets
-
-
-@together("kernel", "predictions", "targets", "at_targets")
-def _in_range(
-    kernel: Any, predictions: Distribution, targets: PyTree, at_targets: PyTree
-) -> tuple[Any, ...]:
-    """Kernel that also has the range of the locations."""
-    if kernel is not None and at_targets is not None:
         kernel = with_range(kernel, predictions, jnp.concatenate([targets, at_targets]))
-    return kernel, predictions, targets, at_targets
+    return kernel, *data
 
 
 def mean_difference(

@@ -259,14 +259,8 @@ def lce(
     [0.25 0.25 0.75 0.75]
     """
     problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
-    return jnp.abs(_signed_errors(problem))
-
-
-@jax.jit
-def _signed_errors(problem: "LocalProblem") -> jax.Array:
-    """Local errors, NaN without a sample in the bin of a point."""
     errors, totals = problem.errors()
-    return jnp.where(totals == 0, jnp.nan, errors)
+    return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
 
 
 @checked(at=_points)

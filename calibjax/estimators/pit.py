@@ -14,12 +14,12 @@ import numpy as np
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax._core.environment import default_batch_size, map_batches
-from calibjax._core.gate import Seen, checked, confidence_array
+from calibjax._core.gate import checked, confidence_array
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
 from calibjax.distributions.composed import bare
-from calibjax.estimators.curves import is_outside, ranks_of_band, simultaneous_band
+from calibjax.estimators.curves import WithBand, ranks_of_band, simultaneous_band
 
 
 @checked
@@ -186,7 +186,7 @@ _BYTES_PER_NUMBER = 32  # random bits, a uniform number and its cell in one redr
 
 
 @record
-class PITHistogram:
+class PITHistogram(WithBand):
     """Numbers of PIT values in bins of equal width, and a band for all of them.
 
     Attributes:
@@ -204,15 +204,11 @@ class PITHistogram:
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
     confidence_level: float = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Mask of bins outside the band, [K]; see `ReliabilityCurve.is_outside`."""
-        return is_outside(self.counts, self.simultaneous_lower, self.simultaneous_upper)
+    _observed = "counts"
 
 
 @record
-class CoverageCurve:
+class CoverageCurve(WithBand):
     """Share of targets in predicted sets, as a function of the probability of the sets.
 
     Attributes:
@@ -231,11 +227,7 @@ class CoverageCurve:
     simultaneous_upper: jax.Array
     confidence_level: float = dataclasses.field(metadata={"static": True})
     kind: str = dataclasses.field(metadata={"static": True})
-
-    @property
-    def is_outside(self) -> jax.Array:
-        """Mask of levels outside the band, [L]; see `ReliabilityCurve.is_outside`."""
-        return is_outside(self.coverage, self.simultaneous_lower, self.simultaneous_upper)
+    _observed = "coverage"
 
     def mean_absolute_calibration_error(self) -> jax.Array:
         """Mean over the levels of |coverage − level|, a scalar."""
@@ -260,11 +252,7 @@ class CoverageCurve:
         return jnp.sum(widths * jnp.where(a * b < 0, crossing, sums), -1) / 2
 
 
-def _values(name: str, value: Any, _: object) -> jax.Array:
-    return confidence_array(name, value, Seen({}))
-
-
-@checked(compiled=True, static=("num_bins", *_OF_BAND), values=_values)
+@checked(compiled=True, static=("num_bins", *_OF_BAND), values=confidence_array)
 def pit_counts(
     key: jax.Array,
     values: Numbers,
@@ -328,7 +316,7 @@ def checked_levels(name: str, value: Any, _: object) -> jax.Array:
     return checks.proportions(name, value)
 
 
-@checked(compiled=True, static=("kind", *_OF_BAND), values=_values, levels=checked_levels)
+@checked(compiled=True, static=("kind", *_OF_BAND), values=confidence_array, levels=checked_levels)
 def coverage_curve(
     key: jax.Array,
     values: Numbers,

@@ -228,7 +228,6 @@ def _fitted(
     if method.penalty is not None or ridge.size > _MAX_PARAMETERS:
         changes = softmax_minimum(moves, logits, labels, shares, ridge)
     else:
-        features, num_shared = _features(method, logits)
 
         def unfinished(state: tuple) -> jax.Array:
             _, last, count = state
@@ -237,8 +236,7 @@ def _fitted(
 
         def step(state: tuple) -> tuple:
             x, _, count = state
-            log_probs = jax.nn.log_softmax(logits + moves(logits, x), 1)
-            newton = newton_step(features, labels, log_probs, shares, num_shared)
+            newton = newton_step(moves, logits, labels, shares, ridge, x)
             return x + newton.change, newton, count + 1
 
         far = jnp.full((), jnp.inf, dtype)
@@ -273,17 +271,6 @@ def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> ja
     zero, end = jnp.zeros((), logits.dtype), jnp.asarray(_GRID[-1], logits.dtype)
     zero, end = varying_as((zero, end), (logits, labels, weights))
     return jnp.exp(_root(slope, zero, -end, end))
-
-
-def _features(method: MatrixScaling, logits: jax.Array) -> tuple[jax.Array, int]:
-    """Regressors of the log-odds of each class, [n, m, s], and the number of shared ones."""
-    n, m = logits.shape
-    ones = jnp.ones((n, m, 1), logits.dtype)
-    if not method._axes:
-        return ones, 1
-    is_full = method._axes == 2
-    scaled = jnp.broadcast_to(logits[:, None], (n, m, m)) if is_full else logits[..., None]
-    return jnp.concatenate([scaled, ones], 2), m + 1 if is_full else 1
 
 
 def log_probs_of(predictions: Any) -> jax.Array:
