@@ -160,8 +160,8 @@ def refuse_masked(name: str, value: object) -> None:
 def _narrowed(place: str, array: Any) -> jax.Array:
     """A JAX array of the same numbers, in a dtype for computations.
 
-    The data are copied, because callers may overwrite their memory while JAX still computes. Too
-    large numbers become infinite.
+    The data are copied, because callers may overwrite their memory while JAX still computes. Traced
+    integers out of range become the smallest integer, which stands for NaN.
     """
     if type(array) is float:
         return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
@@ -175,15 +175,20 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     dtype = jax.dtypes.canonicalize_dtype(wide)
     if source == dtype:
         return values if isinstance(values, jax.Array) else jax.device_put(values.copy())
+    is_cut = is_integer and jnp.iinfo(source).max > jnp.iinfo(dtype).max
     if not is_concrete(values):
-        return values.astype(dtype)
+        narrow = values.astype(dtype)
+        return missing_unless(values <= jnp.iinfo(dtype).max, narrow) if is_cut else narrow
     values = np.asarray(values)
-    if is_integer and jnp.iinfo(source).max > jnp.iinfo(dtype).max:
+    if is_cut:
         bad = (values > jnp.iinfo(dtype).max) | (values < jnp.iinfo(dtype).min)
         expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN that is "
         refuse_where(bad, place, f"{expected}cast to integers looks like this)", values)
-    with np.errstate(over="ignore"):
-        return jax.device_put(values.astype(dtype))
+    if jnp.issubdtype(dtype, jnp.floating) and values.dtype.itemsize > dtype.itemsize:
+        largest = float(jnp.finfo(dtype).max)
+        bad = (np.abs(values) > largest) & np.isfinite(values)
+        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
+    return jax.device_put(values.astype(dtype))
 
 
 def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:
