@@ -2,16 +2,18 @@
 
 import jax
 import numpy as np
+import pytest
 
 from calibjax import distributions, estimators, kernels
 from tests.registry.families import FAMILIES
 
 
-def test_kernels_that_beta_predictions_refuse_make_nan_where_the_data_are_traced():
+def test_kernels_that_beta_predictions_refuse_where_the_data_are_traced():
     family = FAMILIES["Beta"]
     data = family.make(*(one.value for one in family.parameters.values())), family.targets.value
     narrow = kernels.TensorProduct(family.prediction_kernel, kernels.SquaredExponential(1e-3))
-    assert np.isnan(jax.jit(lambda *data: estimators.skce(narrow, *data))(*data))
+    with pytest.raises(ValueError, match="expected a length scale >= 0.04 for Beta predictions"):
+        jax.jit(lambda *data: estimators.skce(narrow, *data))(*data)
 
 
 def test_known_logits_where_something_else_is_traced():

@@ -102,7 +102,7 @@ def _jit_with(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        is_chosen = is_applied(args) and checks.is_outermost(args, kwargs)
+        is_chosen = checks.is_outermost(args, kwargs) and is_applied(args)
         return (outermost if is_chosen else inner)(*args, **kwargs)
 
     return call
