@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import digamma, gammainc, gammaincc, gammaln
+from jax.scipy.special import gammainc, gammaincc, gammaln
 from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import logarithm, ratio
@@ -53,17 +53,6 @@ def log_gamma_step(x: jax.Array) -> jax.Array:
     """Difference log Γ(x + ½) − log Γ(x) − ½ log x for x > 0, by Stirling's formula."""
     half = x + 0.5
     return x * jnp.log1p(0.5 / x) - 0.5 + stirling_error(half) - stirling_error(x)
-
-
-def log_gamma_steps_apart(x: jax.Array, distance: jax.Array) -> jax.Array:
-    """[h(x + distance) − h(x)] / distance for h(x) = log Γ(x + ½) − log Γ(x), also for distance 0.
-
-    The mean of the derivative of h between ½ and 2, by quadrature.
-    """
-    shares = jnp.asarray(0.5 * (1 + _NODES), x.dtype)
-    points = x[..., None] + distance[..., None] * shares
-    slopes = digamma(points + 0.5) - digamma(points)
-    return jnp.sum(slopes * jnp.asarray(0.5 * _WEIGHTS, x.dtype), -1)
 
 
 def log_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -190,19 +179,6 @@ def _incomplete_beta_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]
     values, slopes = jax.jvp(by_parameters, (a, b), tangents[:2])
     change = jnp.exp(log_beta_density(a, b, x, rest)) * tangents[2]
     return values, (slopes[0] + change, slopes[1] - change)
-
-
-def beta_tails(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
-    """P(X ≤ x), P(X > x) for X ~ Beta(a, b) with a, b > 1e4: quadrature of the density near x."""
-    is_upper = x * (a + b) > a
-    first, second = jnp.where(is_upper, b, a), jnp.where(is_upper, a, b)
-    near, far = jnp.where(is_upper, rest, x), jnp.where(is_upper, x, rest)
-    length = lax.stop_gradient(jnp.minimum(near, 12 * jnp.sqrt(near * far / (a + b))))
-    steps = 0.5 * length[..., None] * jnp.asarray(1 + _NODES, x.dtype)
-    one, two, here, there = (value[..., None] for value in (first, second, near, far))
-    densities = jnp.exp(log_beta_density(one, two, here - steps, there + steps))
-    tail = 0.5 * length * jnp.sum(densities * jnp.asarray(_WEIGHTS, x.dtype), -1)
-    return jnp.where(is_upper, 1 - tail, tail), jnp.where(is_upper, tail, 1 - tail)
 
 
 def log_beta_density(a: jax.Array, b: jax.Array, y: jax.Array, rest: jax.Array) -> jax.Array:

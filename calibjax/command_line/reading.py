@@ -459,8 +459,8 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
             is_other = len(values) > 2 and is_falling
             is_other |= any(re.match(_RANKED, x, re.I) for x in names)
         else:  # they may be probabilities of one outcome, votes for classes, or features
-            most = {"normal": 9.0, "members": np.inf if _are_labels(values) else 1.0}
-            is_other = _are_labels(targets, most.get(kind, 1.0))
+            may_be_classes = kind == "normal" or (kind == "members" and _are_labels(values, 2.0))
+            is_other = _are_labels(targets, 2.0 if may_be_classes else 1.0)
         if is_other:
             is_binary = kind != "classes" and _are_labels(targets, 1.0)
             meanings.append(Meaning("probability" if is_binary else "classes", {}))
