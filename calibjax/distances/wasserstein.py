@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from calibjax.distributions import DiagNormal, Ensemble, Laplace, Mixture, MvNor
 _UNROLLED = 5  # for larger d, polar factors would take too long to compile
 _ROUNDING = 4  # relative to d times the precision: closer matrices count as equal
 
-Matrix = jax.Array | list[Any]  # of few dimensions: rows of entries
+Entries = list[list[jax.Array]]
 
 
 def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
@@ -62,7 +62,7 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
 
 
 @jax.custom_jvp
-def _smallest_square(left: jax.Array, right: jax.Array) -> jax.Array:
+def _smallest_square(left: Any, right: Any) -> jax.Array:
     """min_U ‖L − K U‖_F²."""
     difference = _difference(left, right, _polar_factor(left, right))
     return _inner(difference, difference)
@@ -75,61 +75,117 @@ def _smallest_square_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, ja
     return _inner(difference, difference), 2 * _inner(difference, change)
 
 
-def _root(a: jax.Array) -> jax.Array:
-    """Cholesky factor; that of a matrix within rounding errors if `a` is singular."""
-    size, fixed = a.shape[0], lax.stop_gradient(a)
-    rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
-    # In units of each variance, since those of a regular matrix may be far apart.
-    pivots = jnp.square(jnp.diagonal(arithmetic.cholesky(fixed))) / jnp.diagonal(fixed)
-    is_singular = ~(jnp.min(pivots) > 4e-2 * jnp.finfo(a.dtype).eps)  # NaN if there is no root
-    return arithmetic.cholesky(
-        a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype)
-    )
+def _difference(left: Any, right: Any, rotation: Any) -> Any:
+    """L − K U."""
+    if not isinstance(rotation, list):
+        return left - matmul(right, rotation)
+    columns = list(zip(*rotation, strict=True))
+    rotated = [[_dot(row, column) for column in columns] for row in right]
+    pairs = zip(_filled(left), rotated, strict=True)
+    return [[x - y for x, y in zip(*rows, strict=True)] for rows in pairs]
 
 
-def _matrix(a: jax.Array) -> Matrix:
-    """The entries, if they are few: their products are vector arithmetic over the pairs."""
-    return list(map(list, a)) if len(a) <= _UNROLLED else a
-
-
-def _product(a: Matrix, b: Matrix) -> Matrix:
-    if not (isinstance(a, list) and isinstance(b, list)):
-        return matmul(a, b)
-    columns = list(zip(*b, strict=True))
-    return [[sum(map(operator.mul, row, column)) for column in columns] for row in a]
-
-
-def _inner(a: Matrix, b: Matrix) -> jax.Array:
+def _inner(a: Any, b: Any) -> jax.Array:
     """Inner product of two matrices."""
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
     return jax.tree.reduce(operator.add, products)
 
 
-def _difference(left: jax.Array, right: jax.Array, rotation: Matrix) -> Matrix:
-    """L − K U."""
-    return jax.tree.map(jnp.subtract, _matrix(left), _product(_matrix(right), rotation))
+def _root(a: jax.Array) -> Any:
+    """Cholesky factor; that of a matrix within rounding errors if `a` is singular."""
+    size, fixed = a.shape[0], lax.stop_gradient(a)
+    rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
+    # In units of each variance, since those of a regular matrix may be far apart.
+    pivots = jnp.square(_diagonal(_cholesky(fixed))) / jnp.diagonal(fixed)
+    is_singular = ~(jnp.min(pivots) > 4e-2 * jnp.finfo(a.dtype).eps)  # NaN if there is no root
+    return _cholesky(a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype))
 
 
-def _polar_factor(left: jax.Array, right: jax.Array) -> Matrix:
+def _cholesky(a: jax.Array) -> jax.Array | Entries:
+    """The factor; written out for few dimensions, where loops take longer to compile."""
+    size = a.shape[0]
+    if size > _UNROLLED:
+        return arithmetic.cholesky(a)
+    a = 0.5 * (a + a.T)  # derivatives are symmetric too
+    rows: Entries = []
+    for i in range(size):
+        row: list[jax.Array] = []
+        for j in range(i):
+            row.append((a[i, j] - _dot(row, rows[j])) / rows[j][j])
+        rows.append([*row, jnp.sqrt(a[i, i] - _dot(row, row))])
+    return rows
+
+
+def _diagonal(lower: jax.Array | Entries) -> jax.Array:
+    return jnp.stack([row[-1] for row in lower]) if isinstance(lower, list) else lower.diagonal()
+
+
+def _inverse(lower: Entries) -> Entries:
+    """Inverse of a lower triangular matrix."""
+    rows: Entries = []
+    for i, row in enumerate(lower):
+        scale = 1 / row[i]
+        columns = ([rows[k][j] for k in range(j, i)] for j in range(i))
+        rows.append([*(-scale * _dot(row[j:], x) for j, x in enumerate(columns)), scale])
+    return rows
+
+
+def _filled(lower: Entries) -> list[list[Any]]:
+    """With the zeros above the diagonal."""
+    return [[*row, *[0] * (len(lower) - len(row))] for row in lower]
+
+
+def _dot(x: Iterable[jax.Array], y: Iterable[jax.Array]) -> Any:
+    """Inner product of as many entries as both have; the others are zero."""
+    terms = list(map(operator.mul, x, y))
+    return functools.reduce(operator.add, terms) if terms else 0
+
+
+def _polar_factor(left: Any, right: Any) -> jax.Array | Entries:
     """Orthogonal matrix U such that Uᵀ Kᵀ L is symmetric positive definite."""
+    size = len(left)
     # Scaled to unit norm, so that nothing overflows or underflows.
-    left, right = (x / jnp.sqrt(_inner(x, x)) for x in (left, right))
-    identity = jnp.eye(len(left), dtype=left.dtype)
-    inverse_left, inverse_right = (arithmetic.solve_lower(x, identity) for x in (left, right))
-    a = _product(_matrix(right.T), _matrix(left))
-    return _halley(_newton(a, _product(_matrix(inverse_right), _matrix(inverse_left.T))))
+    left, right = map(_of_unit_norm, (left, right))
+    if size > _UNROLLED:
+        identity = jnp.eye(size, dtype=left.dtype)
+        inverse_left, inverse_right = (arithmetic.solve_lower(x, identity) for x in (left, right))
+        return _halley(_newton(matmul(right.T, left), matmul(inverse_right, inverse_left.T)))
+    # Columns from their ends on, which are zero above the diagonal.
+    left_columns, right_columns = (
+        [[root[k][j] for k in reversed(range(j, size))] for j in range(size)]
+        for root in (left, right)
+    )
+    a = [[_dot(x, y) for y in left_columns] for x in right_columns]
+    if size == 1:
+        return [[jnp.ones_like(a[0][0])]]
+    if size == 2:
+        cosine, sine = a[0][0] + a[1][1], a[1][0] - a[0][1]
+        length = jnp.sqrt(jnp.square(cosine) + jnp.square(sine))
+        cosine, sine = cosine / length, sine / length
+        return [[cosine, -sine], [sine, cosine]]
+    inverse_left = _inverse(left)
+    inverse = [[_dot(x, y) for y in inverse_left] for x in _inverse(right)]
+    return _halley(_newton(a, inverse))
 
 
-def _newton(a: Matrix, inverse: Matrix) -> Matrix:
+def _length(a: jax.Array | Entries) -> jax.Array:
+    return jnp.sqrt(_inner(a, a))
+
+
+def _of_unit_norm(a: Any) -> Any:
+    length = _length(a)
+    return jax.tree.map(lambda x: x / length, a)
+
+
+def _newton(a: jax.Array | Entries, inverse: jax.Array | Entries) -> jax.Array | Entries:
     """Newton's step ½ (g A + A⁻ᵀ / g) to the polar factor, scaled to unit norm like A itself.
 
     With inverses from triangular matrices it is accurate even if A is ill-conditioned; the result
     has the square root of the condition number of A.
     """
-    scale = (_inner(inverse, inverse) / _inner(a, a)) ** 0.25
+    scale = jnp.sqrt(_length(inverse) / _length(a))
     new = jax.tree.map(lambda x, y: scale * x + y / scale, a, inverse)
-    length = jnp.sqrt(_inner(new, new))
-    return jax.tree.map(lambda x: x / length, new)
+    return _of_unit_norm(new)
 
 
 def _weights(precision: float) -> np.ndarray:
@@ -146,7 +202,7 @@ def _weights(precision: float) -> np.ndarray:
     return np.array([*rows, (3, 1, 3)])
 
 
-def _halley(x: Matrix) -> Matrix:
+def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
     """Polar factor by X ← X (a I + b Xᵀ X) (I + c Xᵀ X)⁻¹, dynamically weighted.
 
     References: Nakatsukasa, Bai and Gygi (2010), Optimizing Halley's iteration for computing the
@@ -155,14 +211,25 @@ def _halley(x: Matrix) -> Matrix:
     dtype = jax.tree.leaves(x)[0].dtype
     weights = jnp.asarray(_weights(float(jnp.finfo(dtype).eps)), dtype)
 
-    def step(k: int, x: Matrix) -> Matrix:
+    def combine(old: jax.Array, new: jax.Array, k: int) -> jax.Array:
         a, b, c = weights[k]
-        transposed = list(zip(*x, strict=True)) if isinstance(x, list) else x.T
-        gram = jax.tree.map(lambda entry: c * entry, _product(transposed, x))
-        solve = functools.partial(arithmetic.solve, arithmetic.factor(gram))
-        solved = list(map(solve, x)) if isinstance(x, list) else jax.vmap(solve)(x)
-        return jax.tree.map(lambda old, new: (b / c) * old + (a - b / c) * new, x, solved)
+        return (b / c) * old + (a - b / c) * new
 
+    def step_of_entries(k: int, x: Entries) -> Entries:
+        columns = list(zip(*x, strict=True))
+        gram = [
+            [weights[k, 2] * _dot(columns[i], columns[j]) for j in range(i + 1)]
+            for i in range(len(x))
+        ]
+        factored = arithmetic.factor(gram)
+        solved = [arithmetic.solve(factored, row) for row in x]
+        return jax.tree.map(lambda old, new: combine(old, new, k), x, solved)
+
+    def step_of_array(k: int, x: jax.Array) -> jax.Array:
+        factored = arithmetic.factor(weights[k, 2] * matmul(x.T, x))
+        return combine(x, jax.vmap(lambda row: arithmetic.solve(factored, row))(x), k)
+
+    step = step_of_entries if isinstance(x, list) else step_of_array
     return lax.fori_loop(0, len(weights), step, x)
 
 
