@@ -102,6 +102,8 @@ def _is_same(one: Any, other: Any) -> bool:
     is_traced = isinstance(one, Tracer) or isinstance(other, Tracer)
     if one is other or _kind(one) != _kind(other) or is_traced:
         return one is other
+    if isinstance(getattr(one, "dtype", None), np.dtype):  # no keys; JAX would compile programs
+        one, other = np.asarray(one), np.asarray(other)
     return bool(np.all((one == other) | ((one != one) & (other != other))))
 
 

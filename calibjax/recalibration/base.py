@@ -114,10 +114,9 @@ def cross_fitted(
     if num_folds > len(predictions):
         raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
     samples = predictions, targets, weights
-    folds, recalibrated = _out_of_fold(recalibration, num_folds, key, samples)
-    is_missing = checks.missing_rows(recalibrated)
-    if checks.is_concrete(is_missing) and is_missing.any():
-        fold = folds[jnp.argmax(is_missing)]
+    recalibrated, folds, is_missing = _out_of_fold(recalibration, num_folds, key, samples)
+    if checks.is_concrete(is_missing) and np.any(is_missing):
+        fold = folds[np.argmax(is_missing)]
         raise ValueError(f"recalibration: expected a fit outside of each fold, got nan for {fold}")
     return recalibrated
 
@@ -125,8 +124,8 @@ def cross_fitted(
 @functools.partial(jit_quick, static_argnums=(0, 1))
 def _out_of_fold(
     recalibration: Any, num_folds: int, key: jax.Array, samples: tuple
-) -> tuple[jax.Array, PyTree]:
-    """Fold of each sample, [n], and its prediction by params of the other folds.
+) -> tuple[PyTree, jax.Array, jax.Array]:
+    """Predictions by params of the other folds, the folds, and which predictions do not exist.
 
     A fold is every K-th sample in a random order in which samples without weight are last.
     """
@@ -143,7 +142,8 @@ def _out_of_fold(
         return values if checks.is_distribution(values) else Bernoulli(values)
 
     each = jax.lax.map(by_others, jnp.arange(num_folds))
-    return folds, jax.tree.map(lambda leaf: leaf[folds, jnp.arange(n)], each)
+    found = jax.tree.map(lambda leaf: leaf[folds, jnp.arange(n)], each)
+    return found, folds, checks.missing_rows(found)
 
 
 @record
