@@ -59,7 +59,7 @@ _SHAPES |= {"n", "count", "se", "skew", "skewness", "kurtosis", "min", "max", "m
 _TRUTHS = {"truth", "true", "actual", "observed", "observation", "obs", "outcome", "gold", "gt"}
 _DECISIONS = r"(y_?)?(pred|hat|answer|decision|choice|cls|class|parsed|response)"
 _RANKED = r"(pred|class|label|top)\D*2"  # beside the probability of the second likeliest class
-_MODELS = {"model", "model_id", "model_name", "forecaster"}
+_MODELS = {"model", "model_id", "model_name", "forecaster", "method", "algorithm", "split"}
 _WEIGHTS = {"n", "count", "freq", "frequency", "sample_weight"}
 _MARKS = "; --decimal MARK names the decimal mark, and thousands have to be without a mark"
 

@@ -26,8 +26,9 @@ from calibjax.kernels import Kernel, TensorProduct, White, default_kernel
 from calibjax.kernels.defaults import target_kernels
 from calibjax.operators.plan import bytes_of_tile
 
-# By chance, the mean of a residual over as many redraws is zero up to one standard deviation.
-_ENOUGH = 20
+# By chance, the mean of a residual over the redraws deviates from zero by less than this many
+# standard errors plus a share of the largest value (rare events are far from normal).
+_FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
 def _memberships(name: str, groups: Any, seen: Seen) -> jax.Array:
@@ -168,10 +169,12 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
     """Refuses residuals whose mean under the predictions is not zero."""
     if checks.is_concrete(redrawn) and len(redrawn) >= _ENOUGH:
         values = np.asarray(redrawn, float)
-        mean, spread = values.mean(0), values.std(0)
-        is_varied = spread > 1e-3 * np.abs(values).max(0)  # otherwise the event did not occur
+        mean, spread, largest = values.mean(0), values.std(0), np.abs(values).max(0)
+        limit = _FAR * spread / np.sqrt(len(values) - 1) + _PROPORTION * largest
+        is_varied = spread > 1e-3 * largest  # otherwise the event did not occur
         expected = "zero over targets resampled under the null, in groups; subtract the expectation"
-        checks.refuse_where(is_varied & (np.abs(mean) > spread), "mean of residual", expected, mean)
+        bad = is_varied & (np.abs(mean) > limit)
+        checks.refuse_where(bad, "mean of residual", expected, mean)
 
 
 @checked

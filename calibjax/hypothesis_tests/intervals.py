@@ -1,6 +1,7 @@
 """Confidence intervals and distribution-free bounds of the SKCE, and comparisons of models."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -581,6 +582,7 @@ def skce_difference(
     others: Distribution,
     targets: Numbers,
     *,
+    alternative: Literal["two-sided", "less", "greater"] = "two-sided",
     weights: Numbers | None = None,
     clusters: Numbers | None = None,
 ) -> SKCEDifference:
@@ -618,6 +620,8 @@ def skce_difference(
         others: batch of n distributions of the second model for the same targets, possibly of
             another family.
         targets: [n] or [n, d].
+        alternative: "two-sided"; "greater" if the first model is worse calibrated, "less" if it is
+            better calibrated.
         weights: w ≥ 0 of the samples, [n], effectively at least 5; they may be correlated with
             errors.
         clusters: for dependent samples, integers that are equal within clusters, as in
@@ -653,15 +657,16 @@ def skce_difference(
     kernels, samples = tuple(k for k, *_ in models), tuple((p, y) for _, p, y in models)
     groups = None if clusters is None else clusters_of(clusters, floating_dtype(samples), weights)
     weights = _enough(weights) if groups is None and weights is not None else weights
-    return _tested_difference(kernels, samples, weights, groups)
+    return _tested_difference(kernels, samples, weights, groups, alternative)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=4)
 def _tested_difference(
     kernels: tuple[Kernel, ...],
     samples: tuple[DataSet, ...],
     weights: jax.Array | None,
     groups: Clusters | None,
+    alternative: str,
 ) -> SKCEDifference:
     """Checked `skce_difference`."""
     estimate, error, freedom = moments(kernels, samples, weights, groups)
@@ -670,7 +675,9 @@ def _tested_difference(
     is_known = (jnp.abs(estimate) > rounding) & (error > 0)
     z = estimate / jnp.where(is_known, error, 1)
     statistic = checks.nan_with(jnp.where(is_known, z, 0), (estimate, error))
-    return SKCEDifference(statistic, pvalue_of(statistic, freedom, two_sided=True), estimate)
+    towards = -statistic if alternative == "less" else statistic
+    pvalue = pvalue_of(towards, freedom, two_sided=alternative == "two-sided")
+    return SKCEDifference(statistic, pvalue, estimate)
 
 
 def _enough(weights: jax.Array) -> jax.Array:

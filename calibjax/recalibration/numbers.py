@@ -27,6 +27,7 @@ from calibjax.distributions import (
     Normal,
     Quantiles,
     StudentT,
+    Uniform,
 )
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import Recalibrated, bare, check_continuous, like
@@ -40,7 +41,7 @@ from calibjax.scores.proper import weighted_mean
 
 _VECTORS = DiagNormal | MvNormal
 _NORMAL = Normal | _VECTORS  # families with residuals that are normal scores
-_LOCATED = Normal | DiagNormal | Laplace | StudentT | GeneralizedNormal
+_FAMILIES = _NORMAL | Laplace | StudentT | GeneralizedNormal | Uniform
 
 
 @record
@@ -101,6 +102,7 @@ class AffineScaling(Recalibrator):
     | predictions | become |
     | --- | --- |
     | `Normal`, `Laplace`, `StudentT`, `GeneralizedNormal` | loc + a scale, b scale |
+    | `Uniform` | the same, with the centre and half the length of the interval |
     | `DiagNormal` | the same in each coordinate, a and b of shape [d] |
     | `MvNormal` with covariance matrix L Lᵀ | loc + L a, covariance L diag(b²) Lᵀ |
     | `Ensemble` | mean + a s + b (x − mean), with the members' standard deviation s |
@@ -112,6 +114,7 @@ class AffineScaling(Recalibrator):
     | --- | --- |
     | normal, or by normal scores z_i | mean and standard deviation of z_i = (y_i − μ_i) / σ_i |
     | `Laplace` | median of the residuals, and mean distance from it |
+    | `Uniform` | smallest interval with all residuals |
     | `StudentT`, `GeneralizedNormal` | by Newton's method |
 
     Members have no density. For ensembles of m members with means μ_i and standard deviations s_i
@@ -165,7 +168,7 @@ class AffineScaling(Recalibrator):
         return AffineMap(zeros, jnp.ones_like(zeros))
 
 
-def of_a_family(predictions: Distribution, families: Any = _LOCATED | MvNormal | Ensemble) -> Any:
+def of_a_family(predictions: Distribution, families: Any = _FAMILIES | Ensemble) -> Any:
     """Predictions without features, if they have a rule or are continuous."""
     plain = bare(predictions)
     if not isinstance(plain, families):
@@ -197,9 +200,25 @@ def _moved(params: AffineMap, p: Any) -> Any:
     if isinstance(p, Ensemble):
         mean, spread, _ = _of_members(p)
         return dataclasses.replace(p, values=mean + shift * spread + scale * (p.values - mean))
-    if isinstance(p, _LOCATED):
-        return dataclasses.replace(p, loc=p.loc + shift * p.scale, scale=scale * p.scale)
+    if isinstance(p, _FAMILIES):
+        loc, unit = _place(p)
+        return _placed(p, loc + shift * unit, scale * unit)
     return Recalibrated(p, params)
+
+
+def _place(predictions: Any) -> tuple[jax.Array, jax.Array]:
+    """Location and scale."""
+    if isinstance(predictions, Uniform):
+        half = 0.5 * (predictions.high - predictions.low)
+        return predictions.low + half, half
+    return predictions.loc, predictions.scale
+
+
+def _placed(predictions: Any, loc: jax.Array, scale: jax.Array) -> Any:
+    """Distributions at another location and scale."""
+    if isinstance(predictions, Uniform):
+        return Uniform(loc - scale, loc + scale)
+    return dataclasses.replace(predictions, loc=loc, scale=scale)
 
 
 def _of_members(p: Ensemble) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -212,8 +231,9 @@ def _residual(p: Any, y: jax.Array) -> jax.Array:
     """(y − loc) / scale of a family, L⁻¹ (y − loc) of a vector, or the normal score."""
     if isinstance(p, MvNormal):
         return arithmetic.solve_lower(arithmetic.cholesky(p.cov), y - p.loc)
-    if isinstance(p, _LOCATED):
-        return ratio(y - p.loc, p.scale)
+    if isinstance(p, _FAMILIES):
+        loc, scale = _place(p)
+        return ratio(y - loc, scale)
     return _normal_score(p, y)
 
 
@@ -239,6 +259,10 @@ def _moments(predictions: Distribution, targets: jax.Array, weights: Weights) ->
     if isinstance(predictions, Laplace):
         shift = _weighted_median(scores, weights)
         return AffineMap(shift, weighted_mean(jnp.abs(scores - shift), weights))
+    if isinstance(predictions, Uniform):
+        counted = checks.counted(weights, scores)
+        low, high = jnp.min(counted), jnp.max(counted)
+        return AffineMap(0.5 * (low + high), 0.5 * (high - low))
     shift = weighted_mean(scores, weights)
     squares = jnp.square(scores - shift[..., None])
     return AffineMap(shift, safe_sqrt(weighted_mean(squares, weights)))
@@ -268,9 +292,9 @@ def _weighted_median(values: jax.Array, weights: Weights) -> jax.Array:
     return 0.5 * (values[order[places[0]]] + values[order[places[1]]])
 
 
-def _iterated(predictions: Any, scores: jax.Array, weights: Weights) -> AffineMap:
+def _iterated(predictions: Distribution, scores: jax.Array, weights: Weights) -> AffineMap:
     """Maximum-likelihood map, starting from the median and the mean distance from it."""
-    standard = dataclasses.replace(predictions, loc=0 * scores, scale=jnp.ones_like(scores))
+    standard = _placed(predictions, jnp.zeros_like(scores), jnp.ones_like(scores))
     centre = _weighted_median(scores, weights)
     size = _weighted_median(jnp.abs(scores - centre), weights)
     unit = jnp.where(size > 0, size, 1)

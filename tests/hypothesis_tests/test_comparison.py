@@ -61,10 +61,13 @@ def test_difference_by_loops(unit, weights):
         K.SquaredExponential(0.5 * unit, Wasserstein()), K.SquaredExponential(1.0 * unit)
     )
     run = functools.partial(skce_difference, targets=unit * TARGETS, weights=weights)
-    found = run(kernel, *two)
-    assert_allclose(found.estimate, estimate, rtol=1e-9)
-    assert_allclose(found.statistic, z, rtol=1e-9)
-    assert_allclose(found.pvalue, 2 * scipy.stats.norm.sf(abs(z)), rtol=1e-8)
+    tails = {"greater": scipy.stats.norm.sf(z), "less": scipy.stats.norm.cdf(z)}
+    tails["two-sided"] = 2 * min(tails.values())
+    for alternative, pvalue in tails.items():
+        found = run(kernel, *two, alternative=alternative)
+        assert_allclose(found.estimate, estimate, rtol=1e-9)
+        assert_allclose(found.statistic, z, rtol=1e-9)
+        assert_allclose(found.pvalue, pvalue, rtol=1e-8)
     assert_allclose(run(1e-200 * kernel, *two).statistic, z, rtol=1e-9)
 
 

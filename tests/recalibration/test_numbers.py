@@ -53,6 +53,13 @@ def test_affine_maps(unit):
         np.testing.assert_allclose(params.scale, width, rtol=1e-3)
 
 
+def test_smallest_interval():
+    predictions = D.Uniform(LOC - SCALE, LOC + SCALE)
+    found = AFFINE.apply(AFFINE.fit(predictions, Y), predictions)
+    inside = (Y - np.asarray(found.low)) / np.asarray(found.high - found.low)
+    np.testing.assert_allclose([inside.min(), inside.max()], [0, 1], atol=1e-5)
+
+
 def test_normal_scores_of_other_distributions():
     predictions, targets = D.Gamma(1 + SCALE, np.ones(N)), np.exp(Z / 2)
     z = norm.ppf(stats.gamma.cdf(targets, 1 + SCALE))
