@@ -427,11 +427,10 @@ def batch_features(
     prepared: tuple[Any, ...],
     predictions: Distribution,
     targets: ArrayLike,
-    seen: tuple[Any, ...] | None = None,
 ) -> jax.Array:
-    """Features of targets [b, n, ...] of n predictions, [r, b, n], of which views may be known."""
+    """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
     predictions = bare(predictions)
-    seen = views(kernel, prepared, predictions) if seen is None else seen
+    seen = views(kernel, prepared, predictions)
 
     def of_term(term: Any, of: tuple[Any, Any]) -> PyTree:
         residual = _features_of(term, predictions).residual
