@@ -4,6 +4,7 @@
 operator, a constant, a comparison, a term or the order of arguments, and runs tests until one
 fails: first those of the file and of the changed function, then those of its subpackage with its
 examples, then the laws about its calls. Each change is made in a copy, which is removed afterwards.
+The tests that failed must pass without any change.
 """
 
 import argparse
@@ -147,56 +148,56 @@ def stages(file, function):
     yield [*(f"tests/{x}" for x in LAWS), *["-k", room] * (ROOT / "tests" / room).is_dir()]
 
 
-def catcher(file, function, source, limit):
-    """The first test that fails with another source of a file, or an empty string."""
+def first_failure(folder, arguments, limit):
+    """The first test that fails in a folder, or an empty string."""
+    options = {"cwd": folder, "env": os.environ | {"PYTHONPATH": str(folder)}, "timeout": limit}
+    try:
+        ended = subprocess.run([*PYTEST, *arguments], capture_output=True, text=True, **options)
+    except subprocess.TimeoutExpired:
+        return "the time limit"
+    if ended.returncode in (0, 5):  # all tests passed, or none was chosen
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ended.stdout, re.MULTILINE)
+    return failed[1] if failed else "the import"
+
+
+def catcher(change, source, limit):
+    """The first test that fails with another source of the changed file, or an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         for path in ROOT.iterdir():
             if path.name in ("calibjax", "tests"):
                 shutil.copytree(path, pathlib.Path(folder, path.name))
             elif not path.name.startswith("."):
                 pathlib.Path(folder, path.name).symlink_to(path)
-        pathlib.Path(folder, file).write_text(source)
-        options = {"cwd": folder, "env": os.environ | {"PYTHONPATH": folder}, "timeout": limit}
-        options |= {"capture_output": True, "text": True}
-        for arguments in stages(file, function):
-            try:
-                ended = subprocess.run([*PYTEST, *arguments], **options)
-            except subprocess.TimeoutExpired:
-                return "the time limit"
-            if ended.returncode not in (0, 5):  # all tests passed, or none was chosen
-                failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
-                return failed[1] if failed else "the import"
-    return ""
+        pathlib.Path(folder, change.file).write_text(source)
+        ends = (first_failure(folder, x, limit) for x in stages(change.file, change.function))
+        return next(filter(None, ends), "")
 
 
-def tried(change, limit):
+def tried(change, source, limit):
     """What catches a change, if anything does."""
-    caught = catcher(change.file, change.function, change.source(), limit)
+    caught = catcher(change, source, limit)
     why = EQUIVALENT.get(str(change))
-    return f"caught by {caught}" if caught else f"equivalent: {why}" if why else "SURVIVED"
+    end = f"caught by {caught}" if caught else f"equivalent: {why}" if why else "SURVIVED"
+    print(f"{change}  {end}", flush=True)
+    return end
 
 
 def main():
-    """A sentence if tests fail without any change."""
+    """A sentence if what caught a change fails without it as well."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     for name, usual in (("seed", 1), ("num", 100), ("jobs", 2), ("limit", 600), ("room", "")):
         parser.add_argument(f"--{name}", type=type(usual), default=usual)
     options = parser.parse_args()
     chosen = drawn(options.seed, options.num, options.room)
-    ends = collections.Counter()
+    sources = [change.source() for change in chosen]  # changes of a file share its tree
     with futures.ThreadPoolExecutor(options.jobs) as pool:
-        files = {room_of(x.file): x.file for x in chosen}.values()
-        whole = pool.map(lambda f: catcher(f, "", (ROOT / f).read_text(), options.limit), files)
-        if failing := [x for x in whole if x]:
-            return f"fail without any change: {failing}"
-        jobs = {pool.submit(tried, change, options.limit): change for change in chosen}
-        try:
-            for job in futures.as_completed(jobs):
-                print(f"{jobs[job]}  {job.result()}", flush=True)
-                ends[job.result().split()[0]] += 1
-        finally:
-            pool.shutdown(cancel_futures=True)
-    print(f"caught {ends['caught']} of {len(chosen)}:", dict(ends))
+        ends = [*pool.map(lambda *x: tried(*x, options.limit), chosen, sources)]
+    tests = sorted({x.removeprefix("caught by ") for x in ends if "::" in x})
+    counts = collections.Counter(x.split()[0] for x in ends)
+    print(f"caught {counts['caught']} of {len(chosen)}:", dict(counts), flush=True)
+    failing = first_failure(ROOT, tests, 10 * options.limit) if tests else ""
+    return f"fails without any change: {failing}" if failing else 0
 
 
 if __name__ == "__main__":

@@ -58,9 +58,12 @@ def test_changes(every):
 
 
 def test_what_catches_a_change(every, monkeypatch):
-    caught = mutation.tried(every["return «width * height» - 0.5 → width"], 60)
+    def tried(change):
+        return mutation.tried(change, change.source(), 60)
+
+    caught = tried(every["return «width * height» - 0.5 → width"])
     assert caught == "caught by tests/shapes/test_plane.py::test_area"
     right = every["if «width < 0»: → width <= 0"]
-    assert mutation.tried(right, 60) == "SURVIVED"
+    assert tried(right) == "SURVIVED"
     monkeypatch.setattr(mutation, "EQUIVALENT", {str(right): "no area"})
-    assert mutation.tried(right, 60) == "equivalent: no area"
+    assert tried(right) == "equivalent: no area"
