@@ -50,6 +50,8 @@ def test_dispersion_against_loops(name):
     np.testing.assert_allclose(ours.value, terms.mean(), rtol=1e-9, atol=1e-12)
     error = np.sqrt(np.sum((terms - terms.mean()) ** 2) / (len(terms) - 1) / len(terms))
     np.testing.assert_allclose(ours.standard_error, error, rtol=1e-9)
+    two = estimators.skce_dispersion(kernel, predictions[:2], targets[:2])
+    np.testing.assert_allclose(two.value, terms[:2].mean(), rtol=1e-9, atol=1e-12)
 
 
 def test_expectations_on_the_diagonal():

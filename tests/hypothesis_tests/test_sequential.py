@@ -263,7 +263,12 @@ def test_outliers_of_counts_are_evidence(dtype):
 
 
 def test_the_first_fit_is_to_eight_forecasts():
-    bets = {"refitted": recalibration.QuantileRecalibration()}
-    wealth = e_process(*NORMAL, bets=bets).log_wealth
+    """The mixture after it has weights 20 and 8."""
+    predictions, targets = NORMAL
+    method = recalibration.QuantileRecalibration()
+    wealth = e_process(predictions, targets, bets={"refitted": method}).log_wealth
     assert_allclose(wealth[:8], 0)
-    assert wealth[8] != 0
+    ninth, target = predictions[8:9], targets[8:9]
+    repaired = method.apply(method.fit(predictions[:8], targets[:8]), ninth)
+    ratio = np.exp(repaired.log_prob(target) - ninth.log_prob(target))
+    assert_allclose(wealth[8:9], np.log((20 + 8 * ratio) / 28), rtol=1e-6)
