@@ -285,6 +285,13 @@ def test_memory_is_copied(dtype):
     np.testing.assert_array_equal(found, given)
 
 
+def test_largest_label():
+    largest = 2.0**31 - 1
+    assert checks.integer("targets", np.array([largest])) == largest
+    with pytest.raises(ValueError, match="targets: expected integer class labels"):
+        checks.integer("targets", np.array([largest + 1]))
+
+
 @calibjax.checked(minimum=2, copies=True)
 def mean_residual(key, predictions, targets, *, weights=None, norm: float = 1.0):
     """A user's own estimator."""

@@ -123,7 +123,8 @@ def numbers_of_traced(result):
 @pytest.mark.parametrize(
     "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED], every=27)
 )
-def test_inside_of_shard_map(call):
+@pytest.mark.parametrize("shared", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_inside_of_shard_map(call, shared):
     """With `check_vma`, its default: each of two devices has the numbers of its own data.
 
     Either all arrays are a device's own, or the first one alone, and the devices share the others.
@@ -146,9 +147,8 @@ def test_inside_of_shard_map(call):
 
     plain = jax.jit(lambda arrays: numbers_of_traced(call.function(**known, **arrays)))(arrays)
     specs = {"in_specs": PartitionSpec(), "out_specs": PartitionSpec("device")}
-    for varying in [first], [*arrays]:
-        run = functools.partial(of_device, varying=varying)
-        found = jax.jit(jax.shard_map(run, mesh=mesh, **specs))(arrays)
-        for both, expected in zip(found, plain, strict=True):
-            for one in np.asarray(both):
-                np.testing.assert_allclose(one, expected, rtol=1e-6, atol=1e-9)
+    run = functools.partial(of_device, varying=[first] if shared else [*arrays])
+    found = jax.jit(jax.shard_map(run, mesh=mesh, **specs))(arrays)
+    for both, expected in zip(found, plain, strict=True):
+        for one in np.asarray(both):
+            np.testing.assert_allclose(one, expected, rtol=1e-6, atol=1e-9)
