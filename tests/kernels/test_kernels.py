@@ -56,6 +56,7 @@ def test_values_from_the_formulas():
     np.testing.assert_allclose(kernels.SquaredExponential(2.0)(x, y), np.exp(-25 / 8), rtol=1e-14)
     np.testing.assert_allclose(kernels.Exponential(2.0)(x, y), np.exp(-2.5), rtol=1e-14)
     np.testing.assert_allclose(PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14)
+    np.testing.assert_allclose(PowerExponential()(x, y), kernels.Exponential()(x, y))
     for nu in (1.5, 2.5):
         kernel = kernels.Matern(2.0, nu=nu)
         z = np.sqrt(2 * nu) * 2.5  # by the definition for every smoothness, with Bessel functions
