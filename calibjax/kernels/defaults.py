@@ -118,7 +118,7 @@ def _of_blocks(distance: Metric[T], xs: T, ranks: tuple[int, int]) -> tuple[Any,
         for block in rows:
             points = jax.tree.map(lambda leaf, i=block % n: np.asarray(leaf)[i], xs)
             values = np.asarray(kernel_values(distance, points, xs))
-            values = abs(values[(block[:, None] < np.arange(n)) & (block < n)[:, None]])
+            values = abs(values[block[:, None] < np.arange(n)])
             yield values, values.view(f"u{values.itemsize}") >> (8 * values.itemsize - 16)
 
     counts, zeros = np.zeros(2**16, int), 0

@@ -74,6 +74,20 @@ def test_sorted_quantiles_sorts_levels_with_their_values(convert):
     np.testing.assert_allclose(forecast.levels, np.tile(QUANTILE_LEVELS, (4, 1)), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ([0.9, 0.1], "expected increasing levels, got predictions.levels.0, 1. = 0.1"),
+        ([0.0, 0.5], "expected values in .0, 1., got predictions.levels.0, 0. = 0.0"),
+    ],
+)
+def test_levels_of_quantiles(levels, message):
+    values, targets = np.array([[0.0, 1.0]]), np.array([0.5])
+    hypothesis_tests.coverage_test(KEY, distributions.Quantiles([0.1, 0.9], values), targets)
+    with pytest.raises(ValueError, match="predictions.levels: " + message):
+        hypothesis_tests.coverage_test(KEY, distributions.Quantiles(levels, values), targets)
+
+
 def test_draws_are_independent_and_follow_the_distribution():
     predictions = distributions.Normal(jnp.array([0.0, 5.0, 5.0]), jnp.array([1.0, 0.5, 0.5]))
     drawn = distributions.monte_carlo(KEY, predictions, 5000)

@@ -137,6 +137,9 @@ def test_formula(level):
     expected = [plain(forecasts, targets, theta, level) for theta in np.asarray(curve.thresholds)]
     np.testing.assert_allclose(curve.score[1:-1], expected[1:-1], atol=1e-6)
     assert curve.level == level
+    at_targets = scores.murphy_curve(predictions, targets, level=level, thresholds=targets)
+    expected = [plain(forecasts, targets, theta, level) for theta in targets]
+    np.testing.assert_allclose(at_targets.score, expected, atol=1e-6)
 
 
 RNG = np.random.default_rng(0)
