@@ -263,6 +263,24 @@ def test_directions_of_numbers(kind):
             _check_scores(test.components, predictions, np.asarray(targets))
 
 
+def test_directions_of_a_users_reduction():
+    """They are those of the data that it returns."""
+
+    def squared(predictions, targets):
+        loc = predictions.loc**2
+        return Normal(loc, predictions.scale), loc + targets - predictions.loc
+
+    predictions, targets = normals()
+    kernel = K.default_kernels(predictions)["directions"]["shift by location"]
+    found = aggregated_skce_test(
+        KEY, predictions, targets, kernels={"a": {"b": (squared, kernel)}}, num_draws=9
+    )
+    data, kernels = squared(predictions, targets), {"a": {"b": kernel}}
+    plain = aggregated_skce_test(KEY, *data, kernels=kernels, num_draws=9)
+    scores = [x.components.direction_scores for x in (found, plain)]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
 def _check_scores(components, predictions, targets):
     """Those of directions: the sum of products of residuals and numbers in standard deviations."""
     loc, scale = np.asarray(predictions.loc), np.asarray(predictions.scale)
