@@ -55,24 +55,29 @@ def test_ece_and_mce_against_a_loop(name, m, decimals):
     np.testing.assert_allclose(ECE(*data, binning=BINNINGS[name]), default, atol=1e-14)
 
 
-def debiased_oracle(probs, targets, groups):
+def debiased_oracle(probs, targets, groups, w):
     """Products of the residuals of all pairs of different samples in each bin."""
-    n, m = probs.shape
-    residuals = np.eye(m)[targets] - probs
+    residuals = np.eye(probs.shape[1])[targets] - probs
     total = 0.0
     for g in groups:
-        pairs = [residuals[i] @ residuals[j] for i in g for j in g if i != j]
-        total += len(g) / n * np.mean(pairs) if pairs else 0
+        pairs = [(i, j) for i in g for j in g if i != j]
+        products = [residuals[i] @ residuals[j] for i, j in pairs]
+        shares = [w[i] * w[j] for i, j in pairs]
+        total += w[g].sum() / w.sum() * np.average(products, weights=shares) if pairs else 0
     return total
 
 
+@pytest.mark.parametrize("weights", [None, np.random.default_rng(6).uniform(0.5, 2, 120)])
 @pytest.mark.parametrize("name", BINNINGS)
-def test_debiased_ece_against_a_loop(name):
+def test_debiased_ece_against_a_loop(name, weights):
     probs, targets = random_data(120, 10, seed=5)
     predictions = Categorical(jnp.asarray(probs))
-    groups = groups_of(BINNINGS[name](predictions))
-    ours = DEBIASED(predictions, jnp.asarray(targets), binning=BINNINGS[name])
-    np.testing.assert_allclose(ours, debiased_oracle(probs, targets, groups), atol=1e-14)
+    groups = groups_of(BINNINGS[name](predictions, weights=weights))
+    data = predictions, jnp.asarray(targets)
+    ours = DEBIASED(*data, binning=BINNINGS[name], weights=weights)
+    shares = np.ones(120) if weights is None else weights
+    expected = debiased_oracle(probs, targets, groups, shares)
+    np.testing.assert_allclose(ours, expected, atol=1e-14)
 
 
 def test_any_function_is_a_binning():
@@ -164,7 +169,7 @@ def test_debiased_error_of_the_top_label():
     confidences, correct = probs.max(1), probs.argmax(1) == labels
     groups = groups_of(estimators.UniformBins(15)(Bernoulli(jnp.asarray(confidences))))
     two = np.stack([1 - confidences, confidences], 1)
-    expected = debiased_oracle(two, correct.astype(int), groups) / 2
+    expected = debiased_oracle(two, correct.astype(int), groups, np.ones(len(labels))) / 2
     np.testing.assert_allclose(estimators.ece(predictions, labels, **options), expected, rtol=1e-12)
     twice = estimators.ece(predictions, labels, distance=distances.Euclidean(), **options)
     np.testing.assert_allclose(twice, 2 * expected, rtol=1e-12)
