@@ -95,3 +95,20 @@ def test_distances_that_redefine_one_method_of_another():
     assert float(Halved()(p, q)) == pytest.approx(1.5)
     assert float(Exponential(1.0, Halved())(p, q)) == pytest.approx(np.exp(-1.5))
     assert float(SquaredExponential(1.0, Halved())(p, q)) == pytest.approx(np.exp(-1.125))
+
+
+@record
+class WeightedSum(kernels.Kernel):
+    """A kernel on vectors with a vector of weights."""
+
+    weights: jax.Array = parameter(constraints.simplex)
+
+    def __call__(self, x, y):
+        return jnp.sum(self.weights * x * y)
+
+
+def test_vectors_in_a_kernel():
+    matrix = kernels.gram_matrix(WeightedSum(jnp.array([0.25, 0.75])), jnp.array([[1.0, 2.0]]))
+    np.testing.assert_allclose(matrix, [[3.25]])
+    with pytest.raises(ValueError, match=r"kernel.weights.sum\(-1\): expected rows that sum"):
+        kernels.gram_matrix(WeightedSum(jnp.array([0.25, 0.5])), jnp.array([[1.0, 2.0]]))

@@ -126,6 +126,8 @@ def test_sums_lose_nothing():
 def test_wrong_scores():
     accumulator = MeanScore(error)
     state = accumulator.init()
+    one = accumulator.result(accumulator.update(state, *jax.tree.map(lambda x: x[:1], DATA)))
+    assert_allclose(one.value, ERRORS[0])
     with pytest.raises(ValueError, match=r"score\(predictions, targets\): .* or their mean, got"):
         MeanScore(lambda p, y: jnp.max(y)).update(state, *DATA)
     without_weight = accumulator.update(state, *DATA, weights=np.zeros(N))
