@@ -89,3 +89,11 @@ def test_derivatives_of_the_log_density_by_a_weight_of_zero():
     parts = distributions.Normal(jnp.array([1e3, 0, 1]), jnp.ones(3))
     far = distributions.Mixture(weights, parts).log_prob(1e3)
     np.testing.assert_allclose(far, np.log(0.5) - 0.5 * 999**2 - 0.5 * np.log(2 * np.pi))
+
+
+def test_temperatures_of_large_logits():
+    """Divided as they are, they would lose three digits."""
+    p = distributions.CategoricalLogits(jnp.array([1000.25, 999.5], jnp.float32))
+    temperatures = np.float32([0.3, 0.37, 0.71])
+    found = jax.vmap(lambda t: p.tempered(t).log_prob(jnp.array(1)))(temperatures)
+    np.testing.assert_allclose(found, -np.logaddexp(0, 0.75 / temperatures), rtol=1e-6)
