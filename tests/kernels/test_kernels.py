@@ -34,7 +34,7 @@ def test_calibration_kernels_are_symmetric_and_positive_semi_definite(name):
     values = oracles.as_dtype({k: x.value for k, x in family.parameters.items()}, float)
     rows = np.array([0, 1, 2, 3, 4, 0, 1])
     p = jax.tree.map(lambda x: jnp.asarray(x)[rows], family.make(**values))
-    y = jnp.asarray(family.targets.value)[: len(rows)]
+    y = oracles.as_dtype(family.targets.value, float)[: len(rows)]
     matrix = np.asarray(oracles.calibration_kernel_matrix(family.kernel, p, y))
     np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=1e-12)
     assert "Ensemble" in name or np.linalg.eigvalsh(matrix)[0] > -1e-7
