@@ -110,3 +110,8 @@ def test_numbers():
 def test_labels_that_are_no_class(labels, classes):
     with pytest.raises(ValueError, match=r"(labels|classes): expected (labels among|one axis)"):
         label_indices(labels, classes)
+
+
+def test_masked_labels():
+    with pytest.raises(ValueError, match="labels: expected values without a mask"):
+        label_indices(np.ma.array([0, 1], mask=[0, 1]), [0, 1])
