@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import kernels
+from calibjax._core import arithmetic
 from calibjax.distributions import MvNormal
 from tests import compiled, oracles
 
@@ -65,3 +66,18 @@ def test_inverse_and_determinant(d, scale):
     ours = expectations(*single)
     assert all(x.dtype == jnp.float32 for x in ours)
     np.testing.assert_allclose(ours, expected, atol=3e-6)
+
+
+@pytest.mark.parametrize("d", [2, 11])  # by entries, and by arrays
+def test_factors(d):
+    """I + A = L diag(1 + e) Lᵀ with a unit triangular L."""
+    random = np.random.default_rng(0)
+    root, x = random.normal(size=(d, d)), random.normal(size=d)
+    matrix = root @ root.T
+    factored = arithmetic.factor(arithmetic.matrix(jnp.asarray(matrix)))
+    vector = arithmetic.vector(jnp.asarray(x))
+    lower = np.linalg.cholesky(np.eye(d) + matrix)
+    expected = np.linalg.solve(lower / np.diagonal(lower), x)
+    np.testing.assert_allclose(np.stack(arithmetic.whiten(factored, vector)), expected)
+    expected = np.linalg.solve(np.eye(d) + matrix, x)
+    np.testing.assert_allclose(np.stack(arithmetic.solve(factored, vector)), expected)
