@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels
+from calibjax import distances, distributions, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators.kernel import mmce
 from tests.estimators.test_binnings import BINNINGS, groups_of, random_data
@@ -207,3 +207,12 @@ def test_a_bernoulli_is_an_array_of_confidences():
     targets = jnp.array([0, 1])
     binning = estimators.UniformBins(2)
     assert estimators.ece(Bernoulli(confidences), targets, binning=binning) == 0.25
+
+
+def test_features_of_each_class():
+    probs, targets = random_data(6, 3)
+    predictions = distributions.with_features(Categorical(probs), np.arange(6.0))
+    each, labels = estimators.class_wise(predictions, targets)
+    np.testing.assert_array_equal(each.features, np.tile(np.arange(6.0), (3, 1)))
+    np.testing.assert_array_equal(each.probs, probs.T)
+    np.testing.assert_array_equal(labels, targets == np.arange(3)[:, None])

@@ -74,6 +74,7 @@ def test_numbers_everywhere_in_float32():
             args = Categorical(rows[0]), jnp.asarray(labels), Categorical(rows[1])
             results.append(residuals(*args, rows[2]))
             assert results[-1].dtype == dtype
+            assert KernelDensity().fit(*args[:2], 0.1).bandwidth.dtype == dtype
             assert np.isfinite(results[-1]).all()
         for h, one, two in zip(bandwidths, *results, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5 if h >= 1e-3 else 1)
