@@ -2,7 +2,7 @@
 
 Gradients are finite differences of values, and Hessians those of gradients, in general and where
 two samples are equal. Equal samples stay so along the curve: functions of distances have no second
-derivative where points part. The quick tests take one call of eighteen.
+derivative where points part. The quick tests take one call of thirty-six.
 """
 
 import zlib
@@ -69,7 +69,7 @@ def data_of(call, equal):
     return values, kinds, (moving, labels)
 
 
-@pytest.mark.parametrize("call", some(6, CALLS, every=18))
+@pytest.mark.parametrize("call", some(6, CALLS, every=36))
 def test_derivatives(call):
     known, kinds, arrays = data_of(call, equal=False)
     if not arrays[0]:

@@ -1,6 +1,6 @@
 """JAX's own modes and transformations change no number of any call.
 
-Of the modes that forbid something all are on at once. The quick tests take every ninth call, or
+Of the modes that forbid something all are on at once. The quick tests take every eighteenth call, or
 fewer where a call is compiled twice, and the weekly ones all of them.
 """
 
@@ -46,7 +46,7 @@ NOT_SHARDED = {
 }
 
 
-def some(turn, calls=CALLS, every=9):
+def some(turn, calls=CALLS, every=18):
     """Calls, all but a few of which are slow."""
     slow = pytest.mark.slow
     return [
@@ -121,7 +121,7 @@ def numbers_of_traced(result):
 
 
 @pytest.mark.parametrize(
-    "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED], every=27)
+    "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED], every=54)
 )
 @pytest.mark.parametrize("shared", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_inside_of_shard_map(call, shared):
