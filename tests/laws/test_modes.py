@@ -1,7 +1,7 @@
 """JAX's own modes and transformations change no number of any call.
 
-Of the modes that forbid something all are on at once. The quick tests take every eighteenth call, or
-fewer where a call is compiled twice, and the weekly ones all of them.
+Of the modes that forbid something all are on at once. The quick tests take every eighteenth call,
+or fewer where a call is compiled twice, and the weekly ones all of them.
 """
 
 import contextlib

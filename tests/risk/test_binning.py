@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from calibjax import distributions
 from calibjax.risk import Binning
 
 
@@ -51,6 +52,10 @@ def test_against_loops(dtype):
         np.testing.assert_allclose(value, np.outer(expected, expected[:7]), atol=tolerance)
         np.testing.assert_allclose(diagonal, expected**2, atol=tolerance)
     assert factors_oracle(train, correct, points, 20)[-1] == 0
+    two = [distributions.Categorical(np.stack([1 - x, x], 1)) for x in (train, points)]
+    residuals, _ = function.factors(function.fit(two[0], correct.astype(int), 7), two[1])
+    expected = factors_oracle(train, correct, points, 7)
+    np.testing.assert_allclose(residuals[:, 1], expected, atol=tolerance)
 
 
 def debiased_oracle(train, correct, points, num_bins):
