@@ -25,7 +25,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-qx", "-rfE", "-n0", "--tb=no", "-p", "no:cacheprovider"]
 PYTEST += ["-m", "not slow and not optimised"]
 # Where files are tested elsewhere than in a folder of that name, and laws about all calls.
-TESTED_IN = {"binnings": "estimators", "reductions": "estimators", "operators": "operators kernels"}
+TESTED_IN = {"binnings": "estimators", "reductions": "estimators"}
+TESTED_IN |= {"operators": "operators kernels hypothesis_tests/test_aggregated.py"}
 TESTED_IN |= {"_core": "test_gate.py test_pytree.py distributions kernels recalibration"}
 TESTED_IN |= {"distances": "distances test_units.py"}
 TESTED_IN |= {"recalibration": "recalibration test_logits.py"}

@@ -21,6 +21,9 @@ def test_against_a_double_loop(name):
         ]
         ours = estimators.skce_block(kernel, predictions, targets, block_size=size)
         np.testing.assert_allclose(ours, np.mean(blocks), atol=1e-13)
+    two = kernel, predictions[:2], targets[:2]
+    found = estimators.skce(*two), estimators.skce_block(*two, block_size=2)
+    np.testing.assert_allclose(found, matrix[0, 1], atol=1e-13)
 
 
 KEY = jax.random.key(0)

@@ -37,6 +37,8 @@ def test_null_distribution_by_enumeration(label_kernel):
     assert 0.01 < exact < 0.5
     error = np.sqrt(exact * (1 - exact) / 20_000)
     assert abs(float(test.pvalue) - exact) < 4 * error + 1 / 20_000
+    marked = [x.split()[0] for x in str(test).splitlines() if x.endswith(" <- largest")]
+    assert marked == [test.components.largest]
 
 
 @pytest.mark.parametrize(

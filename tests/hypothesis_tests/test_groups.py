@@ -119,6 +119,7 @@ def test_local_errors():
     assert_allclose(result.statistic, estimators.lce(near, *data), rtol=1e-12)
     assert_allclose(result.estimate, estimators.local_errors(near, *data).error, rtol=1e-13)
     assert result.null_samples.shape == (50, 60)
+    assert ", 50 targets resampled under the null)" in repr(result)
     assert np.all(result.adjusted_pvalue >= result.pvalue)
     both = local_calibration_test(KEY, curve, *data, num_draws=50)
     assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, 60)
