@@ -294,6 +294,9 @@ FILES += [
         {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, sep),
         "--sep" if sep == "|" else "MARK thousands", name=name)
       for about, sep, name in (("tabs", "\t", "money.tsv"), ("lines", "|", "money.txt"))),
+    File("no names above text labels", "refused", table(
+        {**named("123", CLASSES), "label": SPECIES[LABELS]}).partition("\n")[2],
+        "row.1 names"),
     File("logarithms of probabilities", "refused", table(
         {**named("abc", np.log(CLASSES).round(3), "prob_"), "label": np.array([*"abc"])[LABELS]}),
         "row.2 probability"),
