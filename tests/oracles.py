@@ -59,6 +59,32 @@ def unbiased(matrix):
     return sum(matrix[i, j] for i in range(n) for j in range(i + 1, n)) * 2 / (n * (n - 1))
 
 
+def block_estimates(matrix, size):
+    """U-statistics of the blocks of so many samples; samples that are left over do not count."""
+    starts = range(0, len(matrix) - size + 1, size)
+    return [unbiased(matrix[b : b + size, b : b + size]) for b in starts]
+
+
+def gaussian(x, y):
+    """exp(−(x − y)² / 2) of all pairs of two vectors."""
+    return np.exp(-0.5 * np.subtract.outer(x, y) ** 2)
+
+
+def sorted_distance(p, q):
+    """The Wasserstein distance of equally many draws."""
+    return np.sqrt(np.mean((np.sort(p) - np.sort(q)) ** 2))
+
+
+def pool_matrix(pools, shown=None, distance=sorted_distance):
+    """h of pools whose first value is the target, with exp(−distance) of what is shown of them."""
+    shown, h = pools if shown is None else shown, np.empty((len(pools), len(pools)))
+    for i, j in np.ndindex(h.shape):
+        values = gaussian(pools[i], pools[j])
+        centered = values[0, 0] - values[0].mean() - values[:, 0].mean() + values.mean()
+        h[i, j] = np.exp(-distance(shown[i], shown[j])) * centered
+    return h
+
+
 def energy_score(draws, y, weights=None, fair=False):
     """E‖Z − y‖ − ½ E‖Z − Z'‖ of draws [m] or [m, d] by loops; of fair scores draws that differ."""
     z, m = np.reshape(draws, (len(draws), -1)), len(draws)
