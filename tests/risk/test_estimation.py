@@ -52,12 +52,6 @@ def test_risk_is_the_double_loop(kind):
     assert found.value == pytest.approx(loop(residuals, VALUES), rel=1e-12)
 
 
-def products_of(p, q):
-    """h(p, q) = ⟨p, q⟩ / 3, of class predictions or confidences."""
-    left, right = (x.class_probs if hasattr(x, "class_probs") else x[:, None] for x in (p, q))
-    return left @ right.T / 3
-
-
 def test_gradient():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
 
@@ -86,9 +80,6 @@ def test_factors_are_matrices(n):
     losses = np.square(residuals @ residuals.T - left @ right.T)
     expected = (losses.sum(1) - np.diag(losses)) / (n - 1)
     np.testing.assert_allclose(losses_of_factors(residuals, left, right), expected, rtol=1e-12)
-    single = losses_of_factors(*(jnp.asarray(x, jnp.float32) for x in (residuals, left, right)))
-    assert single.dtype == jnp.float32
-    np.testing.assert_allclose(single, expected, rtol=1e-4)
 
 
 @record
