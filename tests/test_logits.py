@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import recalibration, scores
+from calibjax import estimators, kernels, recalibration, scores
 from calibjax.distributions import Categorical, CategoricalLogits
 from tests import registry
 from tests.registry.arguments import LABELS, REPLACED
@@ -103,6 +103,12 @@ def test_gradients_of_infinite_logits_are_zero(value):
     slopes = jax.grad(value)(jnp.asarray(LOGITS))
     assert np.all(np.isfinite(slopes))
     assert np.all(slopes[np.isinf(LOGITS)] == 0)
+
+
+def test_known_logits_where_something_else_is_traced():
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
+    value = lambda scale: scale * estimators.skce(kernel, CategoricalLogits(LOGITS), [0, 1, 2])  # noqa: E731
+    np.testing.assert_allclose(jax.jit(value)(2.0), 2 * value(1.0), rtol=1e-6)
 
 
 def test_matrix_scaling_leaves_classes_masked():
