@@ -1,5 +1,7 @@
 """Plain NumPy versions, written from the papers with loops, and the data they are compared on."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,11 +114,8 @@ def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
     targets = (center + scale * rng.normal(size=shape)).astype(dtype)
     family = distributions.Normal if d is None else distributions.DiagNormal
     predictions = family(jax.device_put(loc), jax.device_put(scale))
-    return (
-        predictions,
-        jax.device_put(targets),
-        list(zip(zip(loc, scale, strict=True), targets, strict=True)),
-    )
+    samples = list(zip(zip(loc, scale, strict=True), targets, strict=True))
+    return predictions, jax.device_put(targets), samples
 
 
 def covariances(n, d, scale=1.0, seed=0):
@@ -166,27 +165,15 @@ def as_dtype(tree, dtype):
 
 def cases():
     """One data set of every family: name → (kernel, predictions, targets, NumPy h, samples)."""
-    rows = {}
+    rows, h = {}, functools.partial(normal_h, length_scale=0.7, prediction_scale=0.4)
     for d in (None, 3):
         predictions, targets, samples = normal_data(23, d, seed=3)
-        kernel = normal_kernel(0.7, 0.4)
-        rows[f"normal-{d}"] = (
-            kernel,
-            predictions,
-            targets,
-            (lambda *pair: normal_h(*pair, 0.7, 0.4)),
-            samples,
-        )
+        rows[f"normal-{d}"] = normal_kernel(0.7, 0.4), predictions, targets, h, samples
     predictions, targets, samples = categorical_data(23, 5, seed=4)
     for name, matrix in (("white", np.eye(5)), ("label", label_matrix(5))):
         kernel = categorical_kernel(0.5, None if name == "white" else matrix)
-        rows[f"categorical-5-{name}"] = (
-            kernel,
-            predictions,
-            targets,
-            (lambda *pair, matrix=matrix: categorical_h(*pair, matrix, 0.5)),
-            samples,
-        )
+        h = functools.partial(categorical_h, matrix=matrix, nu=0.5)
+        rows[f"categorical-5-{name}"] = kernel, predictions, targets, h, samples
     return rows
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels, recalibration
+from calibjax._core import environment
 from calibjax._core.pytree import record
 from calibjax.distributions import Mixture, Normal
 from calibjax.kernels import Exponential, SquaredExponential
@@ -45,6 +46,13 @@ def test_large_arrays_are_summarised():
     assert repr(jax.jit(lambda x: [x, print(x)][0])(large)) == repr(large)  # tracers print too
     numbers = One((jnp.float32(0.1), jnp.array(3), np.array(True), jax.random.key(0)))
     assert repr(numbers) == "One(value=(0.1, 3, True, Array(key<fry>[])), size=3)"
+
+
+def test_tables_without_names_of_columns():
+    """HTML has a cell for each number, and no labels of cells."""
+    row = '<tr><th scope="row">a</th><td>1</td><td>&lt;2</td></tr>'
+    found = [*environment.table([], [["a", "1", "<2"]])]
+    assert found == ["<table>", "<tbody>", row, "</tbody></table>"]
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])

@@ -71,11 +71,8 @@ def test_draws_follow_the_mixture():
 
 def test_derivatives_of_the_log_density_by_a_weight_of_zero():
     """f_k / f minus one, since the weights are divided by their sum; one-sided differences."""
-    parts, y, weights = (
-        distributions.Normal(jnp.arange(3.0), jnp.ones(3)),
-        0.3,
-        jnp.array([0.0, 0.5, 0.5]),
-    )
+    parts = distributions.Normal(jnp.arange(3.0), jnp.ones(3))
+    weights, y = jnp.array([0.0, 0.5, 0.5]), 0.3
 
     def log_density(weights):
         return distributions.Mixture(weights, parts).log_prob(y)

@@ -29,10 +29,8 @@ def test_products_see_both():
 
 
 def test_reductions_and_recalibration_keep_features():
-    labels, predictions = (
-        jnp.asarray(LABELS),
-        D.with_features(D.CategoricalLogits(jnp.log(jnp.asarray(PROBS))), jnp.asarray(X)),
-    )
+    labels, logits = jnp.asarray(LABELS), jnp.log(jnp.asarray(PROBS))
+    predictions = D.with_features(D.CategoricalLogits(logits), jnp.asarray(X))
     drawn = D.monte_carlo(jax.random.key(0), predictions, 3)
     for p in (predictions, drawn):
         confidences, _ = estimators.top_label(p, labels)
