@@ -248,8 +248,6 @@ FILES += [
     File("Excel in German", "refused", codecs.BOM_UTF8 + table(
         {"Ort": TEAMS, **_NORMAL}, ";", ",", "\r\n").encode(),
         "--sep", "--sep ';' --decimal ,", NORMAL),
-    File("semicolons, 2,750 is 2.75", "refused", table(WITH_COMMA, ";"),
-         "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
     File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
          "sd --skip-missing", "--skip-missing", _COMPLETE),
     File("M for missing", "refused", table(
@@ -302,7 +300,10 @@ FILES += [
         "sum"),
     File("hub with two observations of a task", "refused", table(
         {**HUB, "observation": Y[_OF] + (np.arange(len(_OF)) == 40)}), "one.value.of.observation"),
-    File("Student's t", "refused", table({"df": SD, "mean": LOC, "sd": SD, "y": Y}), "df --mean"),
+    *(File(f"mean and sd beside {x}", "refused", table({x: SD, **_NORMAL}), f"{x} --mean")
+      for x in ("df", "dist", "kurtosis", "se")),
+    File("confidence in an answer, also below one half", "refused", table(
+        {"answer": YES_NO, "prob": EVENT, "label": HAPPENED}), "prob"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
     File("risks without an outcome", "refused", table({**PATIENT, "prob": EVENT}),
          "prob --target|--labels"),
@@ -312,15 +313,9 @@ FILES += [
     File("coordinates beside predictions", "refused", table(
         {"x": LOC, "y": SD, "mean": LOC, "sd": SD, "observed": Y}), "y,.observed",
         "--target observed", NORMAL),
-    File("confidence in an answer", "refused", table(
-        {"answer": YES_NO, "prob": np.maximum(EVENT, NOT), "label": HAPPENED}), "prob"),
-    File("decisions beside the truth", "refused", table(
-        {**_IRIS, "label": SPECIES[CLASSES.argmax(1)], "truth": LABELS}), "label,.truth"),
     File("a hub whose models have another name", "refused", table(
         {("team" if x == "model_id" else x): y for x, y in BOTH.items()}
         | {"observation": Y[_OF_BOTH]}), "team model_id"),
-    File("statistics of features", "refused", table(
-        {"mean": LOC + 100, "std": SD, "kurtosis": SD, "label": HAPPENED}), "kurtosis"),
     File("missing values as nines", "refused", table(
         {**_NORMAL, "target": np.where(ROWS == 7, "9999", Y.astype(str))}), "9999.*--na",
         "--na 9999 --skip-missing", score("Normal", LOC[ROWS != 7], SD[ROWS != 7], Y[ROWS != 7])),
@@ -363,8 +358,6 @@ FILES += [
     File("features beside class numbers", "refused", table(
         {"mean": LOC, "sd": SD, "target": LABELS}), "normal classes --mean", "--mean mean --sd sd",
         score("Normal", LOC, SD, LABELS)),
-    File("features beside 0 and 1", "refused", table(
-        {"mean": LOC, "sd": SD, "label": HAPPENED}), "normal probability --mean"),
     File("calibration_curve, and labels", "refused", table(
         {"prob_true": EVENT, "prob_pred": NOT, "label": np.array(["true", "pred"])[HAPPENED]}),
         "prob_pred --classes"),
@@ -380,8 +373,6 @@ FILES += [
     File("models in rows", "refused", table(
         {"model": np.array(["a", "b"])[ROWS % 2], **_PROBS}), "model --probability",
         "--groups model", BINARY),
-    File("a log-normal of NGBoost", "refused", table(
-        {"dist": ["LogNormal"] * N, "mean": LOC, "sd": SD, "y": Y}), "dist --mean"),
 ]  # fmt: skip
 
 # What programs write.

@@ -15,11 +15,13 @@ MCE = functools.partial(estimators.mce, notion="canonical")
 DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
 
 
-def bins_by_loops(probs, targets, groups, distance):
+def bins_by_loops(probs, targets, groups, distance, weights=None):
     """Shares of the bins, given as lists of samples, and distances of their means."""
-    one_hot = np.eye(probs.shape[1])[targets]
-    values = [distance(probs[g].mean(0), one_hot[g].mean(0)) for g in groups]
-    return np.array([len(g) for g in groups]) / len(probs), np.array(values)
+    both, w = (probs, np.eye(probs.shape[1])[targets]), np.ones(len(probs))
+    w = w if weights is None else weights
+    means = [[np.average(x[g], 0, weights=w[g]) for x in both] for g in groups]
+    values = np.array([distance(*pair) for pair in means])
+    return np.array([w[g].sum() for g in groups]) / w.sum(), values
 
 
 def total_variation(p, q):

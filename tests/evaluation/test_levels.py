@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import calibjax
-from calibjax import distributions, estimators, hypothesis_tests
+from calibjax import distributions, hypothesis_tests
 from calibjax.evaluation.assembly import adjusted
 from calibjax.evaluation.data import chance
 from calibjax.evaluation.record import Entry, Part, Section
@@ -119,13 +119,6 @@ def test_ties_are_no_sign_of_miscalibration(kind):
     assert "Ties with members or quantiles are broken at random" in found.sections[0].remark
 
 
-def _redrawn(predictions, targets):
-    """Targets that all tests with this key see, [999, n]."""
-    key = jax.random.fold_in(KEY, 1)
-    test = hypothesis_tests.exact_test(key, lambda p, y: 1.0 * y, predictions, targets)
-    return np.asarray(test.null_samples)
-
-
 @pytest.mark.slow
 def test_tests_of_numbers_see_the_same_redraws():
     random = np.random.default_rng(0)
@@ -133,7 +126,9 @@ def test_tests_of_numbers_see_the_same_redraws():
     predictions = distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
     found = calibjax.evaluate(KEY, predictions, loc + scale, groups=np.arange(40) % 2).tests
     components = found["calibration"].components.of_kernel("directions, shift")
-    for place, y in [*enumerate(_redrawn(predictions, loc + scale))][:30:17]:
+    key, identity = jax.random.fold_in(KEY, 1), lambda p, y: 1.0 * y
+    redraws = hypothesis_tests.exact_test(key, identity, predictions, loc + scale).null_samples
+    for place, y in [*enumerate(np.asarray(redraws))][:30:17]:
         score = (y - loc) / scale
         below = np.array([np.mean(score <= scipy.stats.norm.ppf(x)) for x in LEVELS]) - LEVELS
         errors = [np.mean(y - loc), np.mean(score**2) - 1, *below, *(below[6:3:-1] - below[:3])]
@@ -144,22 +139,3 @@ def test_tests_of_numbers_see_the_same_redraws():
         expected = np.mean(np.outer(score, score)[~np.eye(40, dtype=bool)])
         own = components.unbiased.null_samples[place]
         np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_tests_of_classes_see_the_same_redraws():
-    random = np.random.default_rng(0)
-    probs = random.dirichlet(np.ones(3), 40)
-    predictions, features = distributions.Categorical(jnp.asarray(probs)), random.normal(size=40)
-    found = calibjax.evaluate(KEY, predictions, probs.argmax(1), features=features)
-    own = found.tests["calibration"].components.of_kernel("residuals, near predictions")
-    seen = distributions.with_features(predictions, found.arrays["features"])
-    for place, y in [*enumerate(_redrawn(predictions, probs.argmax(1)).astype(int))][:30:17]:
-        drawn = found.tests["mean errors"].null_samples[place, 0, :3]
-        np.testing.assert_allclose(drawn, abs((np.eye(3)[y] - probs).mean(0)), atol=1e-5)
-        kernel = found.kernels["residuals"]["near predictions"]
-        expected = estimators.skce(kernel, predictions, jnp.asarray(y))
-        np.testing.assert_allclose(own.unbiased.null_samples[place], expected, atol=1e-5)
-        expected = estimators.skce(found.other_kernels["features"], seen, jnp.asarray(y))
-        drawn = found.tests["features"].components.unbiased.null_samples[place]
-        np.testing.assert_allclose(drawn, expected, atol=1e-5)
