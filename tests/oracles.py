@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
@@ -151,16 +150,6 @@ def categorical_kernel(nu=0.5, matrix=None):
     """W19's kernel, with a matrix on the labels or the white kernel."""
     target = kernels.White() if matrix is None else kernels.LabelKernel(jax.device_put(matrix))
     return kernels.TensorProduct(kernels.Exponential(nu, distances.TotalVariation()), target)
-
-
-def as_dtype(tree, dtype):
-    """Floating-point leaves in another precision."""
-
-    def convert(leaf):
-        leaf = jnp.asarray(leaf)
-        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(convert, tree)
 
 
 def cases():

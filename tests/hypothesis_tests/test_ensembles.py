@@ -8,7 +8,6 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from calibjax import kernels as K
-from calibjax.distances import Wasserstein
 from calibjax.distributions import Ensemble, Poisson
 from calibjax.estimators import pit_values
 from calibjax.hypothesis_tests import (
@@ -22,7 +21,7 @@ from tests import oracles
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
-KERNEL = K.TensorProduct(K.Exponential(1.0, Wasserstein()), K.SquaredExponential(1.0))
+KERNEL = oracles.normal_kernel()
 
 
 def test_against_all_choices():

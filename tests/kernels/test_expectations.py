@@ -10,10 +10,7 @@ from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import features, prepare_features
 from tests import compiled, oracles
-
-
-def _normal(loc, scale):
-    return distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
+from tests.registry.arguments import in_precision
 
 
 @pytest.mark.parametrize("size", [1, 5, 33])
@@ -94,7 +91,7 @@ def test_targets_far_apart_have_features_where_there_are_many():
     rng, scale = np.random.default_rng(0), np.exp(0.3 * np.random.default_rng(1).normal(size=4000))
     loc = rng.uniform(-15, 15, 4000)
     y = loc + scale * rng.normal(size=4000)
-    predictions, kernel = _normal(loc, scale), kernels.SquaredExponential(0.4)
+    predictions, kernel = distributions.Normal(loc, scale), kernels.SquaredExponential(0.4)
     some = jax.tree.map(lambda x: x[::20], predictions)
     assert prepare_features(kernel, some, y[::20]) is None
     prepared = prepare_features(kernel, predictions, jnp.asarray(y))
@@ -145,7 +142,7 @@ def test_float32_has_no_offset():
     for seed in range(8):
         predictions, targets = _mixture(np.random.default_rng(seed))
         targets = targets.astype(np.float32)
-        exact = oracles.as_dtype((predictions, targets), np.float64)
+        exact = in_precision((predictions, targets), np.float64)
         pairs.append([estimators.skce(kernel, *x) for x in ((predictions, targets), exact)])
         assert pairs[-1][0].dtype == np.float32
     single, double = np.array(pairs, float).T
