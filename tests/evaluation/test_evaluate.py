@@ -41,12 +41,6 @@ def _of_task(task, n=N):
     return TASKS[task](np.random.default_rng(2), n)
 
 
-@pytest.fixture(scope="module")
-def quantiles():
-    with jax.enable_x64(True):
-        return calibjax.evaluate(KEY, *_of_task("quantiles"), groups=GROUPS)
-
-
 def _refuse_other_numbers(evaluation, predictions, targets, weights=None):
     predictions, targets = jax.tree.map(jnp.asarray, (predictions, targets))
     names = {"predictions": predictions, "targets": targets, "weights": weights}
@@ -69,8 +63,9 @@ def _refuse_other_numbers(evaluation, predictions, targets, weights=None):
             assert not entry.by_chance[0] <= entry.value <= entry.by_chance[1], entry.name
 
 
-def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
+def test_every_number_of_quantiles_by_the_call_it_names():
     predictions, targets = _of_task("quantiles")
+    quantiles = calibjax.evaluate(KEY, predictions, targets, groups=GROUPS)
     _refuse_other_numbers(quantiles, predictions, targets)
     observed = np.mean((targets > predictions.values[:, 0]) & (targets <= predictions.values[:, 4]))
     entry = quantiles["coverage of the central 90 % intervals"]
