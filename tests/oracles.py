@@ -103,14 +103,12 @@ def energy_score(draws, y, weights=None, fair=False):
     return near - sum(share * np.linalg.norm(x) for share, x in pairs) / total / 2
 
 
-def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
+def normal_data(n, d=None, seed=0):
     """W21's models with random scales: predictions, targets, and a list of NumPy samples."""
     rng = np.random.default_rng(seed)
     shape = (n,) if d is None else (n, d)
-    loc = rng.uniform(size=shape).astype(dtype)
-    scale = rng.uniform(0.05, 0.3, size=shape).astype(dtype)
-    center = loc if calibrated else loc + 0.2
-    targets = (center + scale * rng.normal(size=shape)).astype(dtype)
+    loc, scale = rng.uniform(size=shape), rng.uniform(0.05, 0.3, size=shape)
+    targets = loc + scale * rng.normal(size=shape)
     family = distributions.Normal if d is None else distributions.DiagNormal
     predictions = family(jax.device_put(loc), jax.device_put(scale))
     samples = list(zip(zip(loc, scale, strict=True), targets, strict=True))

@@ -61,10 +61,10 @@ def score(family, *arrays, weights=None):
     return float(np.average(SCORES[family][1](*arrays), weights=weights))
 
 
-def table(columns, sep=",", decimal=".", end="\n", quoting: Any = csv.QUOTE_MINIMAL):
+def table(columns, sep=",", decimal=".", end="\n"):
     """Text of columns by name."""
     file = io.StringIO()
-    writer = csv.writer(file, delimiter=sep, lineterminator=end, quoting=quoting)
+    writer = csv.writer(file, delimiter=sep, lineterminator=end)
     writer.writerow(columns)
     for row in zip(*(np.asarray(x).tolist() for x in columns.values()), strict=True):
         writer.writerow([str(x).replace(".", decimal) if type(x) is float else x for x in row])
