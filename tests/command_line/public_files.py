@@ -203,9 +203,6 @@ FILES += [
     File("the largest probability as a column more", "refused", table(
         {**_IRIS, "prob_max": CLASSES.max(1), "label": SPECIES[LABELS]}), "prob_max", " ".join(
         ["--classes", *(f"prob_{x}={x}" for x in SPECIES)]), OF_CLASSES),
-    File("yes and no for one probability", "refused", table(
-        {**PATIENT, "prob": EVENT, "label": YES_NO}),
-        "prob --positive", "--probability prob --positive yes", BINARY),
     File("label beside target", "refused", table(
         {"prob": EVENT, "target": (LABELS == 1).astype(int), "label": HAPPENED}),
         "label target --target", "--target label --probability prob --positive 1", BINARY),
@@ -377,9 +374,6 @@ FILES += [
 
 # What programs write.
 FILES += [
-    File("out-of-fold predictions for Kaggle", "refused", table(
-        {"id": ROWS, "target": HAPPENED, "prediction": EVENT}), "prediction --probability",
-        "--probability prediction --positive 1", BINARY),
     File("submission for Kaggle", "refused", table({"id": ROWS, "target": EVENT}), "id --"),
     File("TabPFN, levels in percent", "refused", table(
         {"mean": LOC, "median": LOC, **named((5, 25, 50, 75, 95), QUANTILES, "q"), "target": Y}),
@@ -397,10 +391,6 @@ FILES += [
     File("AutoML, scores called as the target", "refused", table(
         {"target": HAPPENED, "target_0_score": NOT, "target_1_score": EVENT}),
         "target_0_score --classes", "--classes target_0_score=0 target_1_score=1", BINARY),
-    File("prediction intervals of statsmodels", "refused", table(
-        {"mean": LOC, "mean_se": SD / 3, "obs_ci_lower": QUANTILES[:, 0],
-         "obs_ci_upper": QUANTILES[:, 4], "y": Y}), "obs_ci_lower --target",
-        "--lower obs_ci_lower --upper obs_ci_upper --level 0.9", INTERVALS),
     File("forecasts of R", "refused", table(
         {"": DATES, "Point.Forecast": LOC, "Lo.90": QUANTILES[:, 0], "Hi.90": QUANTILES[:, 4],
          "y": Y}), "Lo.90 --lower", "--lower Lo.90 --upper Hi.90 --level 0.9", INTERVALS),

@@ -72,7 +72,7 @@ def test_expectations_on_the_diagonal():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def _normal_difference(location, sample, length_scale, prediction_scale):
+def _normal_difference(location, sample, length_scale=0.7):
     """Difference k((t, s), (p, y)) − E k((t, s), (p, Z)) for W21's kernel."""
     (m, v), s = location
     (n, w), y = sample
@@ -80,13 +80,7 @@ def _normal_difference(location, sample, length_scale, prediction_scale):
     distance = np.sqrt(np.sum((m - n) ** 2) + np.sum((v - w) ** 2))
     moments = oracles.squared_exponential_moments
     value = moments(s, zero, y, zero, length_scale) - moments(s, zero, n, w, length_scale)
-    return np.exp(-distance / prediction_scale) * value
-
-
-def _class_difference(location, sample, matrix, nu):
-    (t, s), (p, y) = location, sample
-    value = matrix[s, y] - sum(p[c] * matrix[s, c] for c in range(len(p)))
-    return np.exp(-0.5 * np.sum(np.abs(t - p)) / nu) * value
+    return np.exp(-distance / 0.4) * value
 
 
 def case(name):
@@ -95,12 +89,17 @@ def case(name):
     if name.startswith("normal"):
         d = None if name.endswith("None") else int(name.split("-")[1])
         at_predictions, at_targets, locations = oracles.normal_data(7, d, seed=8)
-        difference = lambda *pair: _normal_difference(*pair, 0.7, 0.4)  # noqa: E731
+        difference = _normal_difference
     else:
         m = int(name.split("-")[1])
         at_predictions, at_targets, locations = oracles.categorical_data(7, m, seed=8)
         matrix = np.eye(m) if name.endswith("white") else oracles.label_matrix(m)
-        difference = lambda *pair: _class_difference(*pair, matrix, 0.5)  # noqa: E731
+
+        def difference(location, sample):
+            (t, s), (p, y) = location, sample
+            value = matrix[s, y] - sum(p[c] * matrix[s, c] for c in range(m))
+            return np.exp(-0.5 * np.sum(np.abs(t - p)) / 0.5) * value
+
     z = np.array([[difference(location, sample) for location in locations] for sample in samples])
     return (kernel, predictions, targets, at_predictions, at_targets), z
 
