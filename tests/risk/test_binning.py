@@ -51,7 +51,7 @@ def test_against_loops():
     two = [distributions.Categorical(np.stack([1 - x, x], 1)) for x in (train, points)]
     residuals, _ = function.factors(function.fit(two[0], correct.astype(int), 7), two[1])
     expected = factors_oracle(train, correct, points, 7)
-    np.testing.assert_allclose(residuals[:, 1], expected, atol=tolerance)
+    np.testing.assert_allclose(residuals[:, 1], expected, atol=1e-14)
 
 
 def debiased_oracle(train, correct, points, num_bins):
