@@ -1,7 +1,8 @@
 """Plain NumPy versions, written from the papers with loops, and the data they are compared on."""
 
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
@@ -59,6 +60,39 @@ def unbiased(matrix):
     return sum(matrix[i, j] for i in range(n) for j in range(i + 1, n)) * 2 / (n * (n - 1))
 
 
+def estimation_risk(values, residuals):
+    """G24 eq. (20), by a double loop over values [n, n] and residuals [n, m]."""
+    n = len(residuals)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+    return np.mean([(residuals[i] @ residuals[j] - values[i, j]) ** 2 for i, j in pairs])
+
+
+def block_estimates(matrix, size):
+    """U-statistics of the blocks of so many samples; samples that are left over do not count."""
+    starts = range(0, len(matrix) - size + 1, size)
+    return [unbiased(matrix[b : b + size, b : b + size]) for b in starts]
+
+
+def gaussian(x, y):
+    """exp(−(x − y)² / 2) of all pairs of two vectors."""
+    return np.exp(-0.5 * np.subtract.outer(x, y) ** 2)
+
+
+def sorted_distance(p, q):
+    """The Wasserstein distance of equally many draws."""
+    return np.sqrt(np.mean((np.sort(p) - np.sort(q)) ** 2))
+
+
+def pool_matrix(pools, shown=None, distance=sorted_distance):
+    """h of pools whose first value is the target, with exp(−distance) of what is shown of them."""
+    shown, h = pools if shown is None else shown, np.empty((len(pools), len(pools)))
+    for i, j in np.ndindex(h.shape):
+        values = gaussian(pools[i], pools[j])
+        centered = values[0, 0] - values[0].mean() - values[:, 0].mean() + values.mean()
+        h[i, j] = np.exp(-distance(shown[i], shown[j])) * centered
+    return h
+
+
 def energy_score(draws, y, weights=None, fair=False):
     """E‖Z − y‖ − ½ E‖Z − Z'‖ of draws [m] or [m, d] by loops; of fair scores draws that differ."""
     z, m = np.reshape(draws, (len(draws), -1)), len(draws)
@@ -69,21 +103,16 @@ def energy_score(draws, y, weights=None, fair=False):
     return near - sum(share * np.linalg.norm(x) for share, x in pairs) / total / 2
 
 
-def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
+def normal_data(n, d=None, seed=0):
     """W21's models with random scales: predictions, targets, and a list of NumPy samples."""
     rng = np.random.default_rng(seed)
     shape = (n,) if d is None else (n, d)
-    loc = rng.uniform(size=shape).astype(dtype)
-    scale = rng.uniform(0.05, 0.3, size=shape).astype(dtype)
-    center = loc if calibrated else loc + 0.2
-    targets = (center + scale * rng.normal(size=shape)).astype(dtype)
+    loc, scale = rng.uniform(size=shape), rng.uniform(0.05, 0.3, size=shape)
+    targets = loc + scale * rng.normal(size=shape)
     family = distributions.Normal if d is None else distributions.DiagNormal
     predictions = family(jax.device_put(loc), jax.device_put(scale))
-    return (
-        predictions,
-        jax.device_put(targets),
-        list(zip(zip(loc, scale, strict=True), targets, strict=True)),
-    )
+    samples = list(zip(zip(loc, scale, strict=True), targets, strict=True))
+    return predictions, jax.device_put(targets), samples
 
 
 def covariances(n, d, scale=1.0, seed=0):
@@ -121,39 +150,17 @@ def categorical_kernel(nu=0.5, matrix=None):
     return kernels.TensorProduct(kernels.Exponential(nu, distances.TotalVariation()), target)
 
 
-def as_dtype(tree, dtype):
-    """Floating-point leaves in another precision."""
-
-    def convert(leaf):
-        leaf = jnp.asarray(leaf)
-        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(convert, tree)
-
-
 def cases():
     """One data set of every family: name → (kernel, predictions, targets, NumPy h, samples)."""
-    rows = {}
+    rows, h = {}, functools.partial(normal_h, length_scale=0.7, prediction_scale=0.4)
     for d in (None, 3):
         predictions, targets, samples = normal_data(23, d, seed=3)
-        kernel = normal_kernel(0.7, 0.4)
-        rows[f"normal-{d}"] = (
-            kernel,
-            predictions,
-            targets,
-            (lambda *pair: normal_h(*pair, 0.7, 0.4)),
-            samples,
-        )
+        rows[f"normal-{d}"] = normal_kernel(0.7, 0.4), predictions, targets, h, samples
     predictions, targets, samples = categorical_data(23, 5, seed=4)
     for name, matrix in (("white", np.eye(5)), ("label", label_matrix(5))):
         kernel = categorical_kernel(0.5, None if name == "white" else matrix)
-        rows[f"categorical-5-{name}"] = (
-            kernel,
-            predictions,
-            targets,
-            (lambda *pair, matrix=matrix: categorical_h(*pair, matrix, 0.5)),
-            samples,
-        )
+        h = functools.partial(categorical_h, matrix=matrix, nu=0.5)
+        rows[f"categorical-5-{name}"] = kernel, predictions, targets, h, samples
     return rows
 
 

@@ -7,25 +7,20 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-from calibjax import distances, estimators, hypothesis_tests, kernels
+from calibjax import estimators, hypothesis_tests
 from calibjax.distributions import Categorical, Normal
+from tests import oracles
 
 RNG = np.random.default_rng(1)
 N = 301
 NORMALS = Normal(RNG.normal(size=N), RNG.uniform(0.5, 1, N)), RNG.normal(size=N)
 CLASSES = Categorical(RNG.dirichlet(np.ones(3), N)), RNG.integers(0, 3, N)
-KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-)
-CLASS_KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.TotalVariation()), kernels.White()
-)
+KERNEL, CLASS_KERNEL = oracles.normal_kernel(), oracles.categorical_kernel(1.0)
 KEY = jax.random.key(0)
 
 
 def of_length_scale(length_scale):
-    kernel = kernels.Exponential(length_scale, distances.Wasserstein())
-    return estimators.skce(kernels.TensorProduct(kernel, KERNEL.target), *NORMALS)
+    return estimators.skce(oracles.normal_kernel(1.0, length_scale), *NORMALS)
 
 
 def exact(kernel, data):

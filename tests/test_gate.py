@@ -4,6 +4,7 @@
 """
 
 import inspect
+import itertools
 import json
 import pathlib
 import re
@@ -50,6 +51,7 @@ UNCHECKED = {  # arguments, by name
     "sizes": "are checked one by one",
 }
 
+CALLS = [*registry.calls().values()]
 # What is said of the ordinary faults of a user, by kind of argument and wrong value.
 SAID = json.loads((pathlib.Path(registry.__file__).parent / "said.json").read_text())
 LENGTHS = "one row less"  # of two lengths, one is wrong
@@ -58,15 +60,16 @@ LATE = "new", "p", "q"  # arguments that are looked at when something was fitted
 
 ROOMS = ("distributions", "distances", "kernels", "estimators", "hypothesis_tests")
 ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "calibjax")
-COMPILED = [room for room in ROOMS if room != "interoperability"]  # scikit-learn compiles nothing
 MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 SHARE = 40  # one in so many wrong values is tried in the fast suite
+_TRIED = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def _few_programs():
+def _few_programs(request):
     yield
-    jax.clear_caches()  # thousands of programs would run out of memory maps
+    if "call" not in request.fixturenames or next(_TRIED) % 20 == 0:
+        jax.clear_caches()  # thousands of programs would run out of memory maps
 
 
 def _functions():
@@ -100,25 +103,12 @@ def test_every_public_function_has_passed_through_the_gate():
     assert sorted(ungated) == []
 
 
-def test_public_functions_are_functions_with_docstrings_and_signatures():
-    for name, function in _functions():
-        if callable(function):
-            assert inspect.isfunction(function) or inspect.ismethod(function), name
-            assert inspect.getdoc(function), name
-            assert inspect.signature(function).parameters, name
-
-
-def _of_room(room):
-    calls = registry.calls().values()
-    return [
-        c for c in calls if (c.covers[0].rpartition(".")[0].partition(".")[0] or "calibjax") == room
-    ]
-
-
 def _refuse(tried):
-    """Fails with the list of wrong outcomes."""
-    assert tried
+    """Fails with the list of wrong outcomes, and of ordinary faults that are not named."""
     assert not [str(one) for one in tried if one.outcome not in ALLOWED]
+    refused = [one for one in tried if one.outcome is Outcome.REFUSED and one.call not in THEIRS]
+    ordinary = [one for one in refused if one.mutant in SAID.get(one.kind, ())]
+    assert not [str(one) for one in ordinary if not _is_named(one)]
 
 
 def _is_named(one):
@@ -135,50 +125,36 @@ def _is_named(one):
 
 def _first_of_each(room, is_chosen):
     """One call of each function of a subpackage."""
-    calls = reversed([call for call in _of_room(room) if is_chosen(call)])
-    return list({call.covers[0]: call for call in calls}.values())
+    rooms = [call.covers[0].rpartition(".")[0].partition(".")[0] or "calibjax" for call in CALLS]
+    calls = [call for call, own in zip(CALLS, rooms, strict=True) if own == room]
+    return list({call.covers[0]: call for call in reversed(calls) if is_chosen(call)}.values())
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_ordinary_faults_are_named(room):
     """And some of the others are refused, or are the right numbers in another form."""
-    calls = _first_of_each(room, lambda call: call.covers[0] != "distributions.monte_carlo")
-    with jax.enable_x64(False):
-        _try_ordinary(calls, lambda name: name not in LATE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("room", ROOMS)
-def test_ordinary_faults_are_named_by_all_calls(room):
-    with jax.enable_x64(False):
-        _try_ordinary(_of_room(room), lambda name: True)
-
-
-def _try_ordinary(calls, is_tried):
     tried = []
-    for call in calls:
+    for call in _first_of_each(room, lambda call: call.covers[0] != "distributions.monte_carlo"):
 
         def chosen(number, name, mutant, call=call):
             is_known = mutant.name in SAID.get(call.arguments[name].kind, ())
             is_known |= not (number % SHARE or (mutant.meanings and call.slow))
-            return is_known and is_tried(name)
+            return is_known and name not in LATE
 
-        tried += try_eagerly(call, np.float32, chosen)
+        with jax.enable_x64(False):
+            tried += try_eagerly(call, np.float32, chosen)
+    assert tried
     _refuse(tried)
-    refused = [one for one in tried if one.outcome is Outcome.REFUSED and one.call not in THEIRS]
-    ordinary = [one for one in refused if one.mutant in SAID.get(one.kind, ())]
-    assert not [str(one) for one in ordinary if not _is_named(one)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("room", ROOMS)
-def test_all_wrong_values(room, mode):
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_all_wrong_values(call, mode):
     x64, dtype = MODES[mode]
     with jax.enable_x64(x64):
-        for call in _of_room(room):
-            evaluate(call, call.values(dtype))  # the right ones are taken
-        _refuse([t for call in _of_room(room) for t in try_eagerly(call, dtype)])
+        evaluate(call, call.values(dtype))  # the right ones are taken
+        _refuse([*try_eagerly(call, dtype)])
 
 
 # Compiling what plots are drawn from is slow, and what scikit-learn calls is not compiled.
@@ -187,22 +163,21 @@ def test_some_wrong_numbers_under_jit(room):
     calls = _first_of_each(room, lambda call: call.compiled and not call.slow)
     chosen = sorted(calls, key=lambda call: call.name)[:: 5 if len(calls) > 5 else 1]
     with jax.enable_x64(False):
-        _refuse([t for call in chosen for t in try_compiled(call, np.float32)])
+        tried = [t for call in chosen for t in try_compiled(call, np.float32)]
+    assert tried
+    _refuse(tried)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [*MODES, "one argument"])
-@pytest.mark.parametrize("room", COMPILED)
-def test_all_wrong_numbers_under_jit(room, mode):
+@pytest.mark.parametrize("call", [c for c in CALLS if c.compiled], ids=lambda call: call.name)
+def test_all_wrong_numbers_under_jit(call, mode):
     """Also where one argument is traced, and everything else is known when compiling."""
     x64, dtype = MODES.get(mode, MODES["float32"])
-    tried = []
+    traced = [k for k, argument in call.arguments.items() if is_traced(argument)]
     with jax.enable_x64(x64):
-        for call in (c for c in _of_room(room) if c.compiled):
-            traced = [k for k, argument in call.arguments.items() if is_traced(argument)]
-            for name in [None] if mode in MODES else traced if len(traced) > 1 else []:
-                tried += try_compiled(call, dtype, only=name)
-    _refuse(tried)
+        for name in [None] if mode in MODES else traced if len(traced) > 1 else []:
+            _refuse([*try_compiled(call, dtype, only=name)])
 
 
 VALUES = [0, 1, 1, 0, 1, 0]  # labels, locations, weights
@@ -450,11 +425,8 @@ def test_faults_that_few_functions_know(case):
 def test_other_points_may_have_rows_with_other_labels():
     pandas = pytest.importorskip("pandas")
     tables = (pandas.DataFrame(PROBS, [*labels]) for labels in ("abcdef", "ghijkl"))
-    found, expected = (
-        kernels.gram_matrix(EXPONENTIAL, *tables),
-        kernels.gram_matrix(EXPONENTIAL, PROBS),
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = kernels.gram_matrix(EXPONENTIAL, *tables)
+    np.testing.assert_allclose(found, kernels.gram_matrix(EXPONENTIAL, PROBS), rtol=1e-6)
 
 
 def test_logits_that_are_probabilities():

@@ -1,4 +1,4 @@
-"""Names of arguments mean one thing everywhere, and no public name is used nowhere."""
+"""Public names: arguments mean one thing everywhere, each has a call, and none is used nowhere."""
 
 import ast
 import importlib
@@ -8,6 +8,7 @@ import pkgutil
 import re
 
 import calibjax
+from tests import registry
 
 ROOT = pathlib.Path(__file__).parent.parent
 MOST_NAMES = 170
@@ -69,3 +70,26 @@ def test_no_name_is_used_nowhere():
     for page in pages:
         used |= set(re.findall(r"\w+", page.read_text()))
     assert sorted(name for name, _ in public_names() if name.split(".")[1] not in used) == []
+
+
+def test_every_public_function_is_registered():
+    public = {name for name, _ in every_name()}
+    covered = {name for call in registry.calls().values() for name in call.covers}
+    assert sorted(public - covered - set(registry.EXEMPT)) == [], "add a call to tests/registry/"
+    # Documented functions of modules are `room.module.function`.
+    assert sorted(name for name in covered - public if name.count(".") < 2) == []
+    assert sorted(set(registry.EXEMPT) - public) == []
+    assert sorted(set(registry.EXEMPT) & covered) == []
+
+
+def test_dir_shows_public_names_only():
+    packages = []
+    for module in pkgutil.iter_modules(calibjax.__path__):
+        if module.ispkg and not module.name.startswith("_") and module.name != "command_line":
+            packages.append(importlib.import_module(f"calibjax.{module.name}"))
+    packages.remove(calibjax.evaluation)  # whose functions are those of calibjax
+    rooms = [package.__name__.rpartition(".")[2] for package in packages]
+    assert len(rooms) > 10
+    assert dir(calibjax) == sorted([*calibjax.__all__, *rooms])
+    for package in packages:
+        assert dir(package) == sorted(package.__all__), package.__name__

@@ -23,10 +23,6 @@ def _rotated(eigenvalues, rotation):
     return scaled @ scaled.swapaxes(1, 2)
 
 
-def _rotations(n, d):
-    return np.linalg.qr(RNG.normal(size=(n, d, d)))[0]
-
-
 @pytest.mark.parametrize("d", [1, *SIZES])
 def test_agrees_with_matrix_roots(d):
     s, t = oracles.covariances(30, d, seed=1), oracles.covariances(30, d, scale=2.0, seed=2)
@@ -50,7 +46,7 @@ def test_agrees_with_matrix_roots(d):
 @pytest.mark.parametrize(("dtype", "condition"), [(np.float32, 1e4), (np.float64, 1e8)])
 def test_ill_conditioned_covariances_that_commute(d, dtype, condition):
     """S and T with the same eigenvectors have the distance of the roots of their eigenvalues."""
-    rotation = _rotations(30, d)
+    rotation = np.linalg.qr(RNG.normal(size=(30, d, d)))[0]
     a, b = condition ** -RNG.uniform(size=(2, 30, d))
     s, t = (_rotated(x, rotation).astype(dtype) for x in (a, b))
     expected = np.sum((np.sqrt(a) - np.sqrt(b)) ** 2, -1)

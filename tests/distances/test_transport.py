@@ -56,10 +56,6 @@ def random_problems():
     return tuple(np.stack(x) for x in zip(*problems))
 
 
-def pot(p, q, cost):
-    return np.array([ot.emd2(*problem) for problem in zip(p, q, cost)])
-
-
 def check_plans(plans, p, q, tolerance):
     assert np.all(plans >= 0)
     np.testing.assert_allclose(plans.sum(2), p, atol=tolerance, rtol=0)
@@ -83,7 +79,7 @@ def test_float32():
     single = [x.astype(np.float32) for x in (p, q, cost)]
     values, (_, _, plans) = solve(*single)
     assert values.dtype == plans.dtype == jnp.float32
-    error = np.abs(np.asarray(values, float) - pot(p, q, cost))
+    error = np.abs(np.asarray(values, float) - [ot.emd2(*problem) for problem in zip(p, q, cost)])
     assert np.all(error <= 1e-6 * cost.max((1, 2)))
     check_plans(np.asarray(plans, float), p, q, 1e-6)
 

@@ -80,21 +80,17 @@ def test_estimate_of_the_skce():
         found = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19)
         weighted = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19, weights=weights)
 
-    def k(x, y):
-        return np.exp(-(np.subtract.outer(x, y) ** 2) / 2)
-
-    given = rows(VALUES, TARGETS)
-    pools = [np.append(z, y) for z, y in given]
-    number = np.zeros((N, N))
-    for i, j in np.ndindex(N, N):
-        (z, y), (v, w), p, q = given[i], given[j], pools[i], pools[j]
+    def discrepancy(p, q):
         squared = k(p, p).mean() + k(q, q).mean() - 2 * k(p, q).mean()
-        inner = k(y, w) - k(y, v).mean() - k(z, w).mean() + k(z, v).mean()
-        number[i, j] = np.exp(-np.sqrt(max(squared, 0))) * inner
+        return np.sqrt(max(squared, 0))
+
+    k, pools = oracles.gaussian, [np.append(y, z) for z, y in rows(VALUES, TARGETS)]
+    h = oracles.pool_matrix(pools, distance=discrepancy)
+    size = 1 - 1 / (1 + IS_THERE.sum(1))  # of a residual in the pool beside that of the members
     for result, w in ((found, np.ones(N)), (weighted, weights)):
-        w = w * (1 - 1 / (1 + IS_THERE.sum(1)))
-        share = np.outer(w, w) * (1 - np.eye(N))
-        np.testing.assert_allclose(result.estimate, (share * number).sum() / share.sum(), rtol=1e-9)
+        masses = np.outer(w, w) * (1 - np.eye(N))
+        expected = (masses * h).sum() / (size @ masses @ size)
+        np.testing.assert_allclose(result.estimate, expected, rtol=1e-9)
 
 
 def test_what_is_refused():

@@ -133,16 +133,14 @@ def test_equal_mass_bins_of_a_large_sample():
     np.testing.assert_array_equal(bins, np.rint(probs * n))
 
 
-def saturated_data(n, m, dtype, seed=0):
-    """Predictions of overconfident networks: many are 1 but for rounding, and some exactly."""
-    logits = 20 * np.random.default_rng(seed).normal(size=(n, m))
-    return np.asarray(jax.nn.softmax(jnp.asarray(logits.astype(dtype)), -1))
-
-
 @pytest.mark.parametrize(("m", "dtype"), [*((m, np.float32) for m in (2, 3, 10)), (10, np.float64)])
 def test_saturated_predictions(m, dtype):
-    """Variances of the size of rounding errors, and squares that underflow."""
-    probs = saturated_data(1000, m, dtype)
+    """Variances of the size of rounding errors, and squares that underflow.
+
+    Predictions of overconfident networks: many are 1 but for rounding, and some exactly.
+    """
+    logits = 20 * np.random.default_rng(0).normal(size=(1000, m))
+    probs = np.asarray(jax.nn.softmax(jnp.asarray(logits.astype(dtype)), -1))
     assert np.any(probs == 1)
     ours = estimators.MedianVarianceBins(10)(Categorical(jnp.asarray(probs)))
     assert same_partition(groups_of(ours), median_variance_oracle(probs, 10))

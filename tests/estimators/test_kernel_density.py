@@ -83,18 +83,6 @@ def test_ties_at_the_boundary_up_to_rounding(dtype):
     np.testing.assert_allclose(ours, [[1 / 3, 1 / 3, 1 / 6, 1 / 6]], rtol=1e-3)
 
 
-@pytest.mark.parametrize("n", [128, 300])
-def test_tiled_equals_dense(n):
-    probs, labels = interior(n, 4)
-    alpha = probs / 0.03 + 1
-    logs = np.log(probs) @ (alpha - 1).T - gammaln(alpha).sum(1)
-    np.fill_diagonal(logs, -np.inf)
-    weights = np.exp(logs - logs.max(1, keepdims=True))
-    ratios = weights @ np.eye(4)[labels] / weights.sum(1, keepdims=True)
-    expected = np.square(ratios - probs).sum() / n
-    np.testing.assert_allclose(error(probs, labels, 0.03), expected, rtol=1e-11)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_finite_everywhere(dtype):

@@ -25,11 +25,6 @@ def by_tenths(predictions):
     return 17 - jnp.minimum(jnp.floor(predictions.probs * 10), 9).astype(int)
 
 
-def near_one_half(predictions):
-    """Two bins, in one of which the predictions differ much."""
-    return (jnp.abs(predictions.probs - 0.5) < 0.2).astype(int)
-
-
 def data(n=400, seed=0, dtype=np.float64):
     """Predictions, some of them 0 and 1, and targets that are calibrated."""
     rng = np.random.default_rng(seed)
@@ -43,18 +38,13 @@ def curve(p, y, key=KEY, **options):
     return estimators.reliability_curve(key, Bernoulli(p), y, **options)
 
 
-def redraws_in_bins(key, p, groups, num_draws):
-    """Numbers of ones of every redraw in each bin, [B, number of bins]."""
-    drawn = jax.jit(jax.vmap(draw, (0, None)))(jax.random.split(key, num_draws), Bernoulli(p))
-    return np.array([[y[group].sum() for group in groups] for y in np.asarray(drawn)])
-
-
 def curve_oracle(key, p, y, bins, num_draws, level):
     """Columns of the curve for the bins that are not empty, by loops over bins and redraws."""
     p64, y = np.asarray(p, np.float64), np.asarray(y)
     groups = [np.flatnonzero(bins == b) for b in np.unique(bins)]
     groups.sort(key=lambda group: p64[group].mean())
-    redraws = redraws_in_bins(key, p, groups, num_draws)
+    drawn = jax.jit(jax.vmap(draw, (0, None)))(jax.random.split(key, num_draws), Bernoulli(p))
+    redraws = np.array([[y[group].sum() for group in groups] for y in np.asarray(drawn)])
     means = np.array([p64[group].sum() for group in groups])
     deviations = np.sqrt([(p64[group] * (1 - p64[group])).sum() for group in groups])
     largest = []
@@ -84,7 +74,8 @@ def curve_oracle(key, p, y, bins, num_draws, level):
         # The next three have the same shapes.
         (lambda p: jnp.zeros(p.probs.shape, int), 60, 39, 0.9, np.float64),
         (lambda p: jnp.arange(p.probs.size), 60, 39, 0.9, np.float64),
-        (near_one_half, 60, 39, 0.9, np.float64),
+        # Two bins, in one of which the predictions differ much.
+        (lambda p: (jnp.abs(p.probs - 0.5) < 0.2).astype(int), 60, 39, 0.9, np.float64),
     ],
 )
 def test_against_loops(binning, n, num_draws, level, dtype):

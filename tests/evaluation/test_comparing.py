@@ -33,13 +33,8 @@ def compared_of(models, targets, score=None, weights=None, clusters=None):
     return comparing.compared(KEY, models, targets, weights, clusters, score)
 
 
-@pytest.fixture(scope="module")
-def found():
-    with jax.enable_x64(True):  # as in the tests
-        return calibjax.compare(KEY, MODELS, TARGETS, weights=WEIGHTS)
-
-
-def test_every_number_is_that_of_its_call(found):
+def test_every_number_is_that_of_its_call():
+    found = calibjax.compare(KEY, MODELS, TARGETS, weights=WEIGHTS)
     modules = jax, jnp, hypothesis_tests, estimators, scores, distributions, kernels
     names = {module.__name__.rpartition(".")[2]: module for module in modules} | {"jnp": jnp}
     names |= {"models": MODELS, "targets": TARGETS, "weights": WEIGHTS, "key": KEY, "result": found}

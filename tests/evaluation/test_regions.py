@@ -137,20 +137,6 @@ def test_samples_without_weight_are_not_counted():
     assert number == 300
 
 
-def test_level():
-    """Of 300 calibrated data sets: the standard error of 5 % is 1.3 %."""
-    random = np.random.default_rng(0)
-    pvalues = np.array(
-        [
-            _found([view], draw, ONES, i, 39)[0][0][0].pvalue
-            for i in range(300)
-            for view, draw in [_views(random)]
-        ]
-    )
-    assert np.mean(pvalues <= 0.05) < 0.09
-    assert np.mean(pvalues <= 0.5) > 0.35
-
-
 def test_redrawn_labels_have_the_predicted_frequencies():
     random = np.random.default_rng(0)
     probs = random.dirichlet(np.ones(3), 20).astype(np.float32)

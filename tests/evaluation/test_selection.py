@@ -150,10 +150,6 @@ def test_wrong_input():
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
     with pytest.raises(TypeError, match="recalibrations: expected a dictionary .* none of them"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"nothing": AffineScaling()})
-    with pytest.raises(ValueError, match="weights: expected"):
-        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, weights=-jnp.ones(N))
-    with pytest.raises(ValueError, match="level: expected"):
-        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, significance_level=1.5)
 
 
 @record

@@ -20,6 +20,7 @@ from calibjax.recalibration import (
     TemperatureScaling,
 )
 from calibjax.reductions import OneVersusRest
+from tests import oracles
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 N = 40
@@ -50,23 +51,10 @@ def test_same_as_a_loop_over_redraws():
     assert_allclose(np.r_[found.statistic[0], found.null_samples[:, 0]], expected, rtol=1e-3)
 
 
-def _of_pools(seen, pools):
-    """Biased SKCE of pools with the target first, by loops over pairs of samples."""
-    k = lambda x, y: np.exp(-0.5 * np.subtract.outer(x, y) ** 2)  # noqa: E731
-    total = 0
-    for own, a in zip(seen, pools, strict=True):
-        for other, b in zip(seen, pools, strict=True):
-            near = np.exp(-np.sqrt(np.mean((np.sort(own) - np.sort(other)) ** 2)))
-            values = k(a, b)
-            total += near * (values[0, 0] - values[0].mean() - values[:, 0].mean() + values.mean())
-    return total / len(pools) ** 2
-
-
 def _spread_of_pools(pools):
     """The mean on the diagonal, and its mean over which of the values is the target."""
-    k = np.exp(-0.5 * (pools[:, :, None] - pools[:, None]) ** 2)
-    values = 1 - 2 * k.mean(2) + k.mean((1, 2), keepdims=True)[:, :, 0]
-    return values[:, 0].mean(), values.mean()
+    each = [oracles.pool_matrix(np.roll(pools, i, 1)).diagonal() for i in range(pools.shape[1])]
+    return np.mean(each[0]), np.mean(each)
 
 
 @pytest.mark.parametrize("unit", [1e-7, 1.0])
@@ -90,11 +78,11 @@ def test_ensembles_by_a_loop(unit):
         for i, j in enumerate(jax.random.randint(key, (n,), 0, m + 1)):
             pools[i, [0, j]] = pools[i, [j, 0]]
         again = repaired(pools[:, 1:], pools[:, 0])
-        draws.append(_of_pools(first, again))
+        draws.append(oracles.pool_matrix(again, first).mean())
         spreads.append(_spread_of_pools(again))
     biased, spread = found.components.biased, found.components.dispersion
     # The observed one is fitted again, too: to repaired members, which changes nothing.
-    assert_allclose(biased.statistic[0], _of_pools(first, first), rtol=1e-6)
+    assert_allclose(biased.statistic[0], oracles.pool_matrix(first).mean(), rtol=1e-6)
     assert_allclose(biased.null_samples[:, 0], draws, rtol=1e-6)
     observed, expected = np.transpose(spreads)
     own, of_fit = _spread_of_pools(first)

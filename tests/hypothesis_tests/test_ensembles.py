@@ -8,7 +8,6 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from calibjax import kernels as K
-from calibjax.distances import Wasserstein
 from calibjax.distributions import Ensemble, Poisson
 from calibjax.estimators import pit_values
 from calibjax.hypothesis_tests import (
@@ -18,45 +17,27 @@ from calibjax.hypothesis_tests import (
     pit_ks,
     rank_histogram_test,
 )
+from tests import oracles
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
-KERNEL = K.TensorProduct(K.Exponential(1.0, Wasserstein()), K.SquaredExponential(1.0))
-
-
-def plain_statistics(pools, chosen):
-    """Mean off and on the diagonal by loops, with Gaussian features through their kernel."""
-    n = len(pools)
-
-    def k(a, b):
-        return np.exp(-0.5 * (a - b) ** 2)
-
-    def h(i, j):
-        distance = np.sqrt(np.mean((np.sort(pools[i]) - np.sort(pools[j])) ** 2))
-        y, z = pools[i, chosen[i]], pools[j, chosen[j]]
-        m_i = np.mean([k(c, z) for c in pools[i]])
-        m_j = np.mean([k(y, c) for c in pools[j]])
-        both = np.mean([[k(a, b) for a in pools[i]] for b in pools[j]])
-        return np.exp(-distance) * (k(y, z) - m_i - m_j + both)
-
-    off = [h(i, j) for i in range(n) for j in range(n) if i != j]
-    return np.mean(off), np.mean([h(i, i) for i in range(n)])
+KERNEL = oracles.normal_kernel()
 
 
 def test_against_all_choices():
     """Each of the 3³ choices of the targets among the pools is equally likely."""
     values = RNG.normal(size=(3, 3)) + np.array([[0.0], [1.0], [0.5]])
     values[0, 0] += 2
-    choices = list(itertools.product(range(3), repeat=3))
-    found = np.array([plain_statistics(values, choice) for choice in choices])
-    biased = (2 * found[:, 0] + found[:, 1]) / 3
+    shifts = itertools.product(range(3), repeat=3)  # the chosen value comes to be the first
+    pools = [np.stack([*map(np.roll, values, shift)]) for shift in shifts]
+    observed, biased = oracles.pool_matrix(values), [oracles.pool_matrix(x).mean() for x in pools]
     data = Ensemble(values[:, 1:]), values[:, 0]
     test = ensemble_skce_test(KEY, KERNEL, *data, num_draws=4000, statistic="biased")
     assert_allclose(test.statistic, biased[0], rtol=1e-8)
-    assert_allclose(test.components.dispersion.statistic, found[0, 1], rtol=1e-8)
+    assert_allclose(test.components.dispersion.statistic, np.trace(observed) / 3, rtol=1e-8)
     # f(y) − mean of the members is (m + 1) / m = 3 / 2 times the residual in the pool.
-    assert_allclose(test.estimate, 2.25 * found[0, 0], rtol=1e-8)
-    expected = np.mean(biased >= biased[0] - 1e-12)
+    assert_allclose(test.estimate, 2.25 * oracles.unbiased(observed), rtol=1e-8)
+    expected = np.mean(np.array(biased) >= biased[0] - 1e-12)
     assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1 / 4001
 
 

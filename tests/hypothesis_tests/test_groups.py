@@ -75,11 +75,8 @@ def test_pvalues_against_all_outcomes(test, errors):
 
 
 def test_errors_of_classes_and_vectors_against_loops():
-    probs, labels, weights = (
-        RNG.dirichlet(np.ones(3), 7),
-        RNG.integers(0, 3, 7),
-        RNG.normal(size=(7, 4)),
-    )
+    probs, labels = RNG.dirichlet(np.ones(3), 7), RNG.integers(0, 3, 7)
+    weights = RNG.normal(size=(7, 4))
     test = group_calibration_test(KEY, Categorical(probs), labels, weights, num_draws=9)
     for g, of_group in enumerate(weights.T):
         rows = list(zip(of_group, labels, probs, strict=True))

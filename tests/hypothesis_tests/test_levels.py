@@ -109,7 +109,7 @@ ROWS["exact, wrong, quick"] = Row(of(exactly(W21), wrong), (0.965, 1), 400)
 
 
 # Dependent samples, and comparisons.
-def compared(key, n, is_right, sampled, score=None):
+def compared(key, n, is_right, sampled):
     """Both calibrated, knowing different things, or wrong in opposite directions.
 
     Clusters are of four, whose targets have the correlation .5 given what one model knows, or all

@@ -39,17 +39,12 @@ def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size):
     return jax.tree.map(lambda leaf: jnp.where(is_equal & differs, leaf, jnp.nan), values)
 
 
-@pytest.fixture
-def programs():
-    """Programs that are traced anew, before and after."""
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
-def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
+def test_equal_data_sets_have_equal_values(name, monkeypatch, request):
+    """Of programs that are traced anew, before and after."""
+    request.addfinalizer(jax.clear_caches)
+    jax.clear_caches()
     seen = []
 
     def pool(*args, **options):

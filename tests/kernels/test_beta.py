@@ -81,3 +81,6 @@ def test_kernels_that_are_too_narrow_are_refused():
         kernel = kernels.TensorProduct(kernels.Exponential(), target)
         with pytest.raises(ValueError, match=r"kernel.target: expected .* got Squared.*0\.02"):
             estimators.skce(kernel, predictions, jnp.full(4, 0.5))
+    kernel = kernels.TensorProduct(kernels.Exponential(), narrow)  # known where data are traced
+    with pytest.raises(ValueError, match="expected a length scale >= 0.04 for Beta predictions"):
+        jax.jit(lambda *data: estimators.skce(kernel, *data))(beta, jnp.full(4, 0.5))

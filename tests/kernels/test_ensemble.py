@@ -34,11 +34,6 @@ def _matrix(kernel, values, weights, targets):
     return np.array([[h(i, j) for j in range(n)] for i in range(n)])
 
 
-def _constant():
-    """A kernel on predictions that is one."""
-    return kernels.Exponential(1e30)
-
-
 CASES = {
     "scalars": ((4, 3), False, kernels.Exponential(0.7), lambda y, z: np.exp(-np.abs(y - z) / 0.7)),
     "weights": ((4, 3), True, kernels.Exponential(0.7), lambda y, z: np.exp(-np.abs(y - z) / 0.7)),
@@ -61,7 +56,7 @@ def test_matrix_equals_plain_sums(name):
         values, targets = rng.permuted(np.tile(np.arange(6), (4, 1)), axis=1)[:, :3], np.arange(4)
         values[1] = values[0]  # equal draws of different predictions are different draws
     weights = rng.dirichlet(np.ones(3), 4) if has_weights else np.full((4, 3), 1 / 3)
-    product = kernels.TensorProduct(_constant(), kernel)
+    product = kernels.TensorProduct(kernels.Constant(), kernel)
     predictions = Ensemble(jnp.asarray(values), jnp.asarray(weights) if has_weights else None)
     ours = oracles.calibration_kernel_matrix(product, predictions, jnp.asarray(targets))
     np.testing.assert_allclose(ours, _matrix(plain, values, weights, targets), atol=1e-14)

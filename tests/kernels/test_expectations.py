@@ -10,10 +10,7 @@ from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import features, prepare_features
 from tests import compiled, oracles
-
-
-def _normal(loc, scale):
-    return distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
+from tests.registry.arguments import in_precision
 
 
 @pytest.mark.parametrize("size", [1, 5, 33])
@@ -25,16 +22,9 @@ def test_number_of_components_does_not_matter(size):
     p = distributions.DiagNormal(jnp.asarray(loc), jnp.asarray(scale))
     q = distributions.DiagNormal(jnp.asarray(other), jnp.asarray(other_scale))
     kernel = kernels.SquaredExponential(5.0)
-    zero = np.zeros(size)
-    expect = lambda *a: oracles.squared_exponential_moments(*a, 5.0)  # noqa: E731
-    four = (
-        expect(y, zero, z, zero)
-        - expect(loc, scale, z, zero)
-        - expect(y, zero, other, other_scale)
-        + expect(loc, scale, other, other_scale)
-    )
+    expected = oracles.normal_h((loc, scale), y, (other, other_scale), z, 5.0, np.inf)
     found = jax.jit(expectations.centered_kernel)(kernel, p, jnp.asarray(y), q, jnp.asarray(z))
-    np.testing.assert_allclose(found, four, atol=1e-14)
+    np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("family", ["normal", "multivariate"])
@@ -54,17 +44,8 @@ def test_float32_keeps_five_digits_of_narrow_predictions(family):
     p, q = predictions
     found = jax.vmap(centered)(p, y[0], q, y[1])
     assert found.dtype == np.float32
-    one, two = zip(loc.astype(float), spread.astype(float))
-    at = lambda x: (x.astype(float), np.zeros((n, 2)))  # noqa: E731
-    expected = sum(
-        sign * np.array([oracles.squared_exponential_moments(*a, 1.0) for a in zip(*x, *z)])
-        for sign, x, z in (
-            (1, at(y[0]), at(y[1])),
-            (-1, one, at(y[1])),
-            (-1, at(y[0]), two),
-            (1, one, two),
-        )
-    )
+    one, two = (zip(zip(*x[:2]), x[2]) for x in zip(*(x.astype(float) for x in (loc, spread, y))))
+    expected = [oracles.normal_h(*a, *b, 1.0, np.inf) for a, b in zip(one, two)]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * np.std(expected))
 
 
@@ -89,14 +70,9 @@ def test_far_targets(size):
     """The kernel is zero there, and was NaN."""
     n, targets = 6, np.float32([0.3, size, -size, 0.1, size, 0.5])
     kernel = oracles.normal_kernel()
-    y, total = targets.astype(float), 0.0
-    for i in range(n):
-        for j in range(n):
-            if i != j:
-                single = (np.exp(-(y[[i, j]] ** 2) / 4) / np.sqrt(2)).sum()
-                total += np.exp(-0.5 * (y[i] - y[j]) ** 2) - single + 1 / np.sqrt(3)
+    samples = [((0.0, 1.0), y) for y in targets.astype(float)]
+    expected = oracles.unbiased(oracles.h_matrix(oracles.normal_h, samples))
     predictions = distributions.Normal(np.zeros(n, np.float32), np.ones(n, np.float32))
-    expected = total / n / (n - 1)
     np.testing.assert_allclose(estimators.skce(kernel, predictions, targets), expected, rtol=1e-5)
 
 
@@ -115,7 +91,7 @@ def test_targets_far_apart_have_features_where_there_are_many():
     rng, scale = np.random.default_rng(0), np.exp(0.3 * np.random.default_rng(1).normal(size=4000))
     loc = rng.uniform(-15, 15, 4000)
     y = loc + scale * rng.normal(size=4000)
-    predictions, kernel = _normal(loc, scale), kernels.SquaredExponential(0.4)
+    predictions, kernel = distributions.Normal(loc, scale), kernels.SquaredExponential(0.4)
     some = jax.tree.map(lambda x: x[::20], predictions)
     assert prepare_features(kernel, some, y[::20]) is None
     prepared = prepare_features(kernel, predictions, jnp.asarray(y))
@@ -166,7 +142,7 @@ def test_float32_has_no_offset():
     for seed in range(8):
         predictions, targets = _mixture(np.random.default_rng(seed))
         targets = targets.astype(np.float32)
-        exact = oracles.as_dtype((predictions, targets), np.float64)
+        exact = in_precision((predictions, targets), np.float64)
         pairs.append([estimators.skce(kernel, *x) for x in ((predictions, targets), exact)])
         assert pairs[-1][0].dtype == np.float32
     single, double = np.array(pairs, float).T

@@ -10,6 +10,7 @@ from calibjax import distances, distributions, kernels
 from calibjax.kernels.stationary import PowerExponential
 from tests import oracles, registry
 from tests.registry import families
+from tests.registry.arguments import in_precision
 
 CALLS = {
     name: call
@@ -31,10 +32,10 @@ def test_matrices_are_symmetric_and_positive_semi_definite(name):
 def test_calibration_kernels_are_symmetric_and_positive_semi_definite(name):
     """Also of equal predictions; but for draws, whose pairs with themselves are left out."""
     family = families.FAMILIES[name]
-    values = oracles.as_dtype({k: x.value for k, x in family.parameters.items()}, float)
+    values = in_precision({k: x.value for k, x in family.parameters.items()}, float)
     rows = np.array([0, 1, 2, 3, 4, 0, 1])
     p = jax.tree.map(lambda x: jnp.asarray(x)[rows], family.make(**values))
-    y = oracles.as_dtype(family.targets.value, float)[: len(rows)]
+    y = jnp.asarray(in_precision(family.targets.value, float))[: len(rows)]
     matrix = np.asarray(oracles.calibration_kernel_matrix(family.kernel, p, y))
     np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=1e-12)
     assert "Ensemble" in name or np.linalg.eigvalsh(matrix)[0] > -1e-7

@@ -35,9 +35,7 @@ WEIGHTS = np.array([1.5, 0.25, 2.0, 0.5, 3.0, 0.75, 1.25, 2.5])
 STEP = 1e-4
 CURVES = {
     "real": lambda x, u, t: x + t * u,
-    "positive": lambda x, u, t: x * jnp.exp(t * u),
-    "scale": lambda x, u, t: x * jnp.exp(t * u),
-    "weights": lambda x, u, t: x * jnp.exp(t * u),
+    **dict.fromkeys(("positive", "scale", "weights"), lambda x, u, t: x * jnp.exp(t * u)),
     "simplex": lambda x, u, t: jax.nn.softmax(jnp.log(x) + t * u),
     "unit": lambda x, u, t: jax.nn.sigmoid(jnp.log(x / (1 - x)) + t * u),
     "spd": lambda x, u, t: x + t * (u @ x + x @ u.mT) + t**2 * u @ x @ u.mT,

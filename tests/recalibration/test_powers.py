@@ -9,7 +9,7 @@ import pytest
 
 from calibjax import distributions as D
 from calibjax.recalibration.base import tempered
-from tests import oracles
+from tests.registry.arguments import in_precision
 
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(3, 3))
@@ -39,7 +39,7 @@ def test_density_is_a_power(p):
     assert type(scaled) is type(p)
     difference = theirs - ours / TEMPERATURES[:, None]
     np.testing.assert_allclose(difference - difference[:, :1], 0, atol=1e-11)
-    single = jax.eval_shape(tempered, oracles.as_dtype(p, np.float32), 2.0)
+    single = jax.eval_shape(tempered, in_precision(p, np.float32), 2.0)
     assert {leaf.dtype for leaf in jax.tree.leaves(single)} == {np.dtype(np.float32)}
 
 

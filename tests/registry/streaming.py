@@ -1,5 +1,6 @@
 """Calls of accumulators: one batch, and what comes of it."""
 
+import jax
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels, recalibration, streaming
@@ -85,8 +86,10 @@ def calls():
     score, covers = a.function(_distances_to_means), "streaming.MeanScore"
     mean, bins = streaming.MeanScore(_distances_to_means), streaming.CalibrationBins(_BINNING)
     half = distributions.Bernoulli(np.float32([0.5]))
-    state = bins.update(bins.init(), half, np.array([1]))
-    mean_state = mean.update(mean.init(), half, np.array([1]))
+
+    def state_of(accumulator):  # in NumPy, of which there are both precisions
+        return jax.tree.map(np.asarray, accumulator.update(accumulator.init(), half, np.array([1])))
+
     unchanging = {"reason": "its shapes are those of all states"}
     in_bins = {"binning": a.binning(_BINNING), "distance": a.distance(distances.TotalVariation())}
     of_bins = "streaming.CalibrationBins", None
@@ -95,7 +98,7 @@ def calls():
         *_skce(),
         _watched(streaming.EProcess),
         NORMAL.call(covers, None, _streamed(streaming.MeanScore), score=score, weights=weights),
-        call(covers, "state", mean.result, state=a.record(mean_state), **unchanging),
-        call(covers, "state of bins", bins.result, state=a.record(state), **unchanging),
+        call(covers, "state", mean.result, state=a.record(state_of(mean)), **unchanging),
+        call(covers, "state of bins", bins.result, state=a.record(state_of(bins)), **unchanging),
         BERNOULLI.call(*of_bins, streamed, **in_bins),
     ]

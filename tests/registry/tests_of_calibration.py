@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, kernels, recalibration, scores
+from calibjax import distributions, estimators, kernels, recalibration, scores
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
@@ -14,9 +14,7 @@ from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 from tests.weights.laws import bias
 
 _PLAIN = kernels.TensorProduct(kernels.Exponential(1.5), kernels.SquaredExponential(1.2))
-_WASSERSTEIN = kernels.TensorProduct(
-    kernels.Exponential(1.5, distances.Wasserstein()), kernels.SquaredExponential(1.2)
-)
+_WASSERSTEIN = NORMAL.kernel
 _LONG = {"one_of": 4, "slow": True}
 _AT = {"loc": np.array([-1.0, 0.5, 1.5]), "scale": np.array([0.5, 1.0, 0.7])}
 _AT_TARGETS = a.real(np.array([0.1, -0.5, 1.3]))

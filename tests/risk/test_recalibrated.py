@@ -40,14 +40,6 @@ def test_against_the_formula_of_the_paper():
         np.testing.assert_allclose(value, errors @ errors.T, atol=1e-14)
 
 
-def test_confidences_are_half():
-    confidences = jnp.append(jnp.linspace(0, 1, 12), 1e-300)
-    temperatures = jnp.array([0.4, 1.0, 5.0])
-    ours = values(confidences, temperatures)
-    np.testing.assert_allclose(ours, values(Bernoulli(confidences), temperatures) / 2, atol=1e-15)
-    np.testing.assert_array_equal(ours[1] < 1e-30, True)
-
-
 @pytest.mark.parametrize("method", [HistogramBinning(4), PlattScaling(), TemperatureScaling()])
 def test_confidences_and_bernoullis(method: Any):
     rng = np.random.default_rng(3)

@@ -19,21 +19,16 @@ TARGETS = _random.normal(size=N) + 0.5
 AFFINE = recalibration.AffineScaling()
 
 
-def updated(accumulator, batches=(0, 5, 6, N)):
-    state = accumulator.init()
-    for start, stop in itertools.pairwise(batches):
-        some = jax.tree.map(lambda x, rows=slice(start, stop): x[rows], PREDICTIONS)
-        state = accumulator.update(state, some, TARGETS[start:stop])
-    return state
-
-
 @pytest.mark.parametrize("bets", [AFFINE, pytest.param(None, marks=pytest.mark.slow)])
 def test_as_all_at_once(bets):
     options = {"horizon": 3, "forget": 0.9, "significance_level": 0.9}
     expected = e_process(PREDICTIONS, TARGETS, bets=bets, **options)
     example = distributions.Normal(np.zeros(1), np.ones(1))
     accumulator = EProcess(example, bets, window=20, **options)
-    state = updated(accumulator)
+    state = accumulator.init()
+    for start, stop in itertools.pairwise((0, 5, 6, N)):
+        some = jax.tree.map(lambda x, rows=slice(start, stop): x[rows], PREDICTIONS)
+        state = accumulator.update(state, some, TARGETS[start:stop])
     for found in (accumulator.result(state), accumulator.result(pickle.loads(pickle.dumps(state)))):
         assert found.log_wealth.shape == ()
         assert_allclose(found.log_wealth, expected.log_wealth[-1], rtol=1e-9)

@@ -36,10 +36,6 @@ def test_bins(num_bins):
         assert_allclose(getattr(found, name), expected, rtol=1e-12)
     assert found.counts.shape == (num_bins,)
     assert found.counts.sum() == 60
-    of_traced = jax.jit(
-        lambda *data: accumulator.result(accumulator.update(accumulator.init(), *data))
-    )
-    assert np.isnan(of_traced(data[0], np.where(np.arange(60) == 3, 2, data[1])).ece)
     many = dataclasses.replace(
         accumulator.init(), counts={"sizes": jnp.full(num_bins, -1, jnp.int32)}
     )

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import distances, kernels
+from calibjax import kernels
 from calibjax.distributions import Categorical, Normal
+from tests import oracles
 
 # As many copies as there are samples, so that these are the data of a program that is compiled.
 WEIGHTS = np.array([1, 0, 1, 1, 1, 2, 0, 2, 1, 1, 1, 1])
@@ -23,9 +24,7 @@ CLASSES, LABELS = Categorical(_random.dirichlet(np.ones(3), N)), _random.integer
 CONFIDENCES = _random.uniform(0.05, 0.95, size=N).round(1)  # with ties
 CORRECT = (_random.uniform(size=N) < CONFIDENCES).astype(int)
 FEATURES = _random.normal(size=(N, 2))
-KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-)
+KERNEL = oracles.normal_kernel()
 WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
 LOW_RANK = kernels.TensorProduct(
     kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()

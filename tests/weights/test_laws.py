@@ -45,7 +45,7 @@ QUICK = {"estimators.skce", "estimators.ece", "scores.crps", "scores.accuracy", 
 def test_laws(name):
     call, is_counted = CALLS[name], name.split(".")[-1] in COUNTED
     values = call.values(np.float64)
-    n = _size(values)
+    n = max(len(x) for x in values.values() if isinstance(x, np.ndarray) and x.ndim)
     # Redraws are those of the rows before them if samples without weight are the last ones.
     w = np.r_[np.resize([2, 1, 3, 1, 1, 2, 1], n - 2), 0, 0]
 
@@ -74,10 +74,6 @@ def test_laws(name):
             return sum(map(jnp.sum, floats), jnp.zeros(()))
 
         assert np.isfinite(jax.grad(total)(1.0 * w)).all()  # where weights are zero, too
-
-
-def _size(values):
-    return max(len(x) for x in values.values() if isinstance(x, np.ndarray) and x.ndim)
 
 
 def _rows(values, n, chosen):

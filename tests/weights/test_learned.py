@@ -111,8 +111,6 @@ def test_streamed_exact_test():
     expected = exact_skce_test(laws.KEY, laws.LOW_RANK, *data, num_draws=39, **options)
     for field in ("statistic", "estimate", "pvalue", "null_samples"):
         close(getattr(found, field), getattr(expected, field), 1e-9)
-    wrong = jax.jit(test.update)(test.init(), *data, weights=-laws.OF_REDRAWS)
-    assert np.isnan(jax.jit(test.result)(wrong).pvalue)
     one = test.update(test.init(), *data, weights=1.0 * (np.arange(laws.N) == 3))
     with pytest.raises(ValueError, match=r"at least 2 samples with a weight > 0, got 1"):
         test.result(one)

@@ -11,6 +11,8 @@ from calibjax import hypothesis_tests as H
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
 from tests import oracles
+from tests.estimators.test_binned import bins_by_loops, total_variation
+from tests.estimators.test_binnings import groups_of
 from tests.weights import laws
 from tests.weights.laws import CONFIDENCES, KERNEL, KEY, NORMALS, TARGETS, WHITE, N, rows
 from tests.weights.laws import OF_REDRAWS as LAST
@@ -97,20 +99,12 @@ def test_one_sample_has_almost_all_the_weight(dtype):
 def test_errors_in_bins(name):
     predictions, targets = SAMPLES[name]
     probs = np.asarray(predictions.class_probs)
-    residuals = probs - np.eye(probs.shape[1])[targets]
-    bins, errors, squares = np.asarray(UniformBins(3)(predictions)), [], 0
-    for b in np.unique(bins[W > 0]):
-        used = bins == b
-        gap = np.average(residuals[used], 0, weights=W[used])
-        errors.append((W[used].sum() / W.sum(), np.abs(gap).sum() / 2, np.linalg.norm(gap)))
-        pairs = np.outer(W, W) * np.outer(used, used) * (1 - np.eye(N))
-        if pairs.any():
-            squares += errors[-1][0] * np.average(residuals @ residuals.T, weights=pairs)
-    shares, variations, norms = np.transpose(errors)
+    groups = [g for g in groups_of(UniformBins(3)(predictions)) if W[g].any()]
     options = {"binning": UniformBins(3), "weights": W}
-    close(ECE(predictions, targets, **options), shares @ variations)
-    close(MCE(predictions, targets, **options), max(norms))
-    close(DEBIASED(predictions, targets, **options), squares)
+    shares, values = bins_by_loops(probs, targets, groups, total_variation, W)
+    close(ECE(predictions, targets, **options), shares @ values)
+    _, values = bins_by_loops(probs, targets, groups, lambda p, q: np.linalg.norm(p - q), W)
+    close(MCE(predictions, targets, **options), values.max())
 
 
 @pytest.mark.parametrize("digits", [2, 8])

@@ -27,20 +27,6 @@ FILES = {
 }
 
 
-@pytest.fixture
-def main(tmp_path):
-    for name, text in FILES.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return tmp_path / "paper_repro/one/main.py"
-
-
-def fingerprint_of(main):
-    root = main.parents[2]
-    return source.fingerprint(main, root, root / "calibjax")
-
-
 CHANGES = {
     "a function of an imported module": ("paper_repro/one/parts.py", "2  # two", "3  # two"),
     "a module imported within a function": ("experiments/harness/tables.py", "1", "2"),
@@ -61,11 +47,16 @@ NO_CHANGES = {
     [*((x, True) for x in CHANGES.values()), *((x, False) for x in NO_CHANGES.values())],
     ids=[*CHANGES, *NO_CHANGES],
 )
-def test_fingerprints(main, change, is_seen):
-    before = fingerprint_of(main)
-    assert fingerprint_of(main) == before
+def test_fingerprints(tmp_path, change, is_seen):
     name, old, new = change
-    path = main.parents[2] / name
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    assert (fingerprint_of(main) != before) == is_seen
+    found = []
+    for changed in (FILES, FILES, FILES | {name: FILES[name].replace(old, new)}):
+        for file, text in changed.items():
+            path = tmp_path / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        main, library = tmp_path / "paper_repro/one/main.py", tmp_path / "calibjax"
+        found.append(source.fingerprint(main, tmp_path, library))
+    assert old in FILES[name]
+    assert found[0] == found[1]
+    assert (found[2] != found[0]) == is_seen

@@ -4,7 +4,6 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import scipy.stats
 
 from paper_repro.data import communities_crime as l21_crime_data
@@ -33,16 +32,9 @@ def write_communities(folder, num=2 * PART + 70, seed=0):
     return columns
 
 
-@pytest.fixture(scope="module")
-def communities(tmp_path_factory):
-    """Folder and columns of synthetic communities."""
-    data = tmp_path_factory.mktemp("data")
-    return data, write_communities(data / l21_crime_data.FOLDER)
-
-
-def test_communities_are_read(communities):
-    data, columns = communities
-    found = l21_crime_data.read_communities(data)
+def test_communities_are_read(tmp_path):
+    columns = write_communities(tmp_path / l21_crime_data.FOLDER)
+    found = l21_crime_data.read_communities(tmp_path)
     numbers = {
         name: np.array([float(x) for x in columns[name]])
         for name in (*COLUMNS, "ViolentCrimesPerPop")

@@ -1,6 +1,4 @@
-import jax
 import numpy as np
-import pytest
 
 from experiments.harness import source
 from paper_repro.w21 import ols
@@ -8,14 +6,9 @@ from tests.paper_repro import committed
 from tests.paper_repro.w21.test_friedman import mixture_matrices
 
 
-@pytest.fixture(scope="module")
-def experiment():
-    with jax.enable_x64(True):
-        return ols.draw_experiment()
-
-
-def test_the_papers_data_set_is_rejected(experiment):
+def test_the_papers_data_set_is_rejected():
     """Against numpy, and the bootstrap statistic by its definition."""
+    experiment = ols.draw_experiment()
     p, y = experiment.predictions, np.asarray(experiment.targets)
     h, _ = mixture_matrices(np.asarray(p.loc)[None], np.asarray(p.scale)[:1], y)
     rows = ols.rows(experiment)
