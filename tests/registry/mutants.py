@@ -331,7 +331,7 @@ def _of_binning(argument, value):
         "number": 10,
         "two arguments": lambda p, q: p,
         "string valued": lambda p: "a",
-        "floats": lambda p: jnp.zeros(length(p)),
+        "fractions": lambda p: jnp.full(length(p), 0.5),
         "negative": lambda p: jnp.full(length(p), -1),
         "too large": lambda p: jnp.full(length(p), length(p)),
         "int64": lambda p: np.full(length(p), 2**32),
