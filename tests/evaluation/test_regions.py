@@ -131,6 +131,10 @@ def test_observed_scatter_counts_where_it_is_larger(number):
     assert entry.pvalue == (1 + np.sum(redrawn / sd >= observed)) / 100 > by_chance
 
 
+def test_events_that_are_too_rare():
+    assert _one_event(np.zeros(400), np.full(400, 1e-4), np.ones(400))[0] == []
+
+
 def test_samples_without_weight_are_not_counted():
     weights = np.where(np.arange(400) % 4, 4 / 3, 0)
     [(_, number)], _ = _one_event(np.ones(400), np.full(400, 0.5), weights)
@@ -193,6 +197,8 @@ def test_regions_are_those_of_their_calls(kind):
     known = {"jax": jax, "jnp": jnp, "predictions": predictions, "targets": targets, "key": KEY}
     known["result"] = types.SimpleNamespace(arrays=data.arrays)
     known["distributions"] = distributions
+    if data.task in ("regression", "counts"):
+        assert np.ptp(np.bincount(views[1].bins, minlength=3)) <= 1  # by the predicted mean
     for view in views:
         totals, (means, _) = view.totals(view.cells, data.shares), view.moments(data.shares)
         for r in range(len(view.regions.ranges)):

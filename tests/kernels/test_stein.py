@@ -22,7 +22,7 @@ FAMILIES = {
     "decreasing gamma": (D.Gamma(0.7, 1.0), D.Gamma(2.0, 2.0), (0, 40)),
     "gamma": (D.Gamma(3.0, 1.0), D.Gamma(2.0, 2.0), (0, 50)),
     "log-normal": (D.LogNormal(0.0, 0.6), D.LogNormal(0.3, 0.5), (0, 60)),
-    "beta": (D.Beta(0.8, 2.0), D.Beta(1.5, 0.7), (0, 1)),
+    "beta": (D.Beta(0.8, 0.7), D.Beta(1.5, 2.0), (0, 1)),
     "generalised normal": (
         GeneralizedNormal(0.0, 1.0, 3.0),
         GeneralizedNormal(0.0, 2.0, 3.0),
