@@ -47,6 +47,14 @@ def _table(random):
     return Part(tuple(sections), tuple(findings), warnings=warnings)
 
 
+def test_more_errors_than_are_said():
+    names = [f"x{i}" for i in range(7)]
+    entries = tuple(Entry(x, 0.1, expected=0.2, pvalue=1e-6) for x in names)
+    findings = tuple(Finding(x, f"wrong {x}", f"numbers of {x}") for x in names)
+    told, *_ = _judged(Part((Section("Errors", entries, test="errors"),), findings))
+    assert [x.split()[0] for x in told] == ["Miscalibrated:", *3 * ["Wrong"], "3"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_sentences_follow_the_pvalues(seed):
     """Of 50 tables: an error is said if and only if its p-value is at most 5 %."""

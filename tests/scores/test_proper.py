@@ -101,3 +101,13 @@ def test_quantiles_by_bisection_and_of_ordered_classes():
     draws = Ensemble(jnp.array([[1, 1, 2, 4]]))
     loss = scores.pinball_loss(draws, jnp.array([2]), levels=[0.5, 0.9])
     np.testing.assert_allclose(loss, (0.5 * 1 + 0.1 * 2) / 2)
+
+
+def test_infinite_scores_without_weight():
+    def score(probs):
+        predictions, weights = Bernoulli(probs), jnp.array([1.0, 0.0])
+        return scores.negative_log_likelihood(predictions, jnp.array([1, 1]), weights=weights)
+
+    value, slopes = jax.value_and_grad(score)(jnp.array([0.5, 0.0]))
+    np.testing.assert_allclose(value, np.log(2))
+    np.testing.assert_allclose(slopes, [-2, 0])
