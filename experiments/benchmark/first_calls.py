@@ -1,9 +1,12 @@
-"""What the first call of some functions costs, and the second: the table in docs/limits.md.
+"""What the first call of a function costs, and the second: the tables of what you wait for.
 
-Run: python -m experiments.benchmark.first_calls
+Run: python -m experiments.benchmark.first_calls        (docs/limits.md)
+     python -m experiments.benchmark.first_calls all    (docs/first_calls.md)
 
-Each call has a fresh process without a cache on disk, n = 500 and the defaults of its function. CPU
-seconds are those of all threads, which other work on the machine hardly changes; wall seconds do.
+Each call of the first table has a fresh process without a cache on disk, n = 500 and the defaults
+of its function. The second table has all functions that the tests register, with the few samples
+that they have there; before each call all programs are dropped. CPU seconds are those of all
+threads, which other work on the machine hardly changes; wall seconds do.
 """
 
 import json
@@ -54,11 +57,34 @@ def cell(call: str, family: str) -> str:
     return ", ".join("{} ({})".format(*map(two_digits, x)) for x in json.loads(found.stdout))
 
 
+def print_all() -> None:
+    """Of the registered calls of each function, the one whose first call takes longest."""
+    from tests import registry
+    from tests.compiled import num_compiled
+    from tests.registry.outcomes import evaluate
+
+    slowest: dict[str, tuple[float, float, int]] = {}
+    for call in registry.calls().values():
+        values = call.values(np.float32)
+        jax.clear_caches()
+        begin = time.process_time()
+        programs = num_compiled(lambda call=call, values=values: evaluate(call, values))
+        middle = time.process_time()
+        evaluate(call, values)
+        found = middle - begin, time.process_time() - middle, programs
+        name = call.name.split("[")[0]
+        slowest[name] = max(slowest.get(name, found), found)
+    print("| function | first call (s) | again (s) | programs |\n| --- | --- | --- | --- |")
+    for name, (first, again, programs) in sorted(slowest.items()):
+        print(f"| `{name}` | {first:.2f} | {again:.3f} | {programs} |")
+
+
 def main() -> None:
-    """Prints the table, or with a call and a family what this process measures."""
+    """Prints a table, or with a call and a family what this process measures."""
+    if sys.argv[1:] == ["all"]:
+        return print_all()
     if sys.argv[1:]:
-        print(json.dumps(measured(*sys.argv[1:])))
-        return
+        return print(json.dumps(measured(*sys.argv[1:])))
     print(f"| call, n = {N} |", *(f"{x}: first, second |" for x in PREDICTIONS))
     print("| --- |" + " --- |" * len(PREDICTIONS))
     for call in CALLS:

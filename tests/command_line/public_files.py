@@ -313,9 +313,6 @@ FILES += [
     File("a hub whose models have another name", "refused", table(
         {("team" if x == "model_id" else x): y for x, y in BOTH.items()}
         | {"observation": Y[_OF_BOTH]}), "team model_id"),
-    File("missing values as nines", "refused", table(
-        {**_NORMAL, "target": np.where(ROWS == 7, "9999", Y.astype(str))}), "9999.*--na",
-        "--na 9999 --skip-missing", score("Normal", LOC[ROWS != 7], SD[ROWS != 7], Y[ROWS != 7])),
     File("two models in one file", "refused", table(
         {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean_b,.sd_b --mean",
         "--mean mean --sd sd", NORMAL),
@@ -382,9 +379,6 @@ FILES += [
     File("summaries of posterior draws", "refused", table(
         {"mean": LOC, "median": LOC, "sd": SD, "q5": QUANTILES[:, 0], "q95": QUANTILES[:, 4],
          "y": Y}), "--quantiles", "--lower q5 --upper q95 --level 0.9", INTERVALS),
-    File("H2O", "refused", table(
-        {"predict": AT_A_THIRD, "p0": NOT, "p1": EVENT, "cal_p0": NOT, "cal_p1": EVENT,
-         "label": HAPPENED}), "cal_p0 --classes", "--classes p0=0 p1=1", BINARY),
     File("samples of darts", "refused", table(
         {"time": DATES, **named(range(11), MEMBERS, "sales_s"), "target": Y}), "sales_s0 --members",
         "--members 'sales_s*'", OF_MEMBERS),
