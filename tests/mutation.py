@@ -28,7 +28,8 @@ PYTEST += ["-m", "not slow and not optimised"]
 TESTED_IN = {"binnings": "estimators", "reductions": "estimators"}
 TESTED_IN |= {"operators": "operators kernels hypothesis_tests/test_aggregated.py"}
 TESTED_IN |= {"_core": "test_gate.py test_pytree.py distributions kernels recalibration"}
-TESTED_IN |= {"distances": "distances test_units.py"}
+TESTED_IN |= {"distances": "distances test_units.py", "distributions": "distributions scores"}
+TESTED_IN |= {"kernels": "kernels estimators"}
 TESTED_IN |= {"recalibration": "recalibration test_logits.py"}
 LAWS = "laws", "weights", "test_gate.py", "test_own_objects.py", "frozen"
 # Changes that no test can notice, with the reason: the table is written by hand.
