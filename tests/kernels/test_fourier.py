@@ -115,6 +115,14 @@ def test_sums_against_pairs(name):
     np.testing.assert_allclose(found, np.average(h, weights=masses), rtol=0, atol=1e-12)
 
 
+def test_the_place_does_not_matter():
+    """Nor for rounding: of multiples of 1/64, of which single precision has those around 4096."""
+    values, targets = (np.float32(np.round(64 * x) / 64) for x in (VALUES, TARGETS))
+    places = np.float32([0, 4096])
+    found = [estimators.skce(CONSTANT, d.Ensemble(values + x), targets + x) for x in places]
+    np.testing.assert_allclose(*found, rtol=2e-6)
+
+
 def test_diagonal_of_draws_by_hand():
     predictions = _predictions("monte carlo")
     z = np.asarray(predictions.draws.values)
