@@ -2,8 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.spatial
 
-from calibjax import distances, kernels
+from calibjax import distances, distributions, kernels
+from calibjax.kernels.defaults import typical_distance
 
 # Coordinates that are multiples of 1/8 have distances without rounding errors.
 _POINTS = {
@@ -65,3 +67,9 @@ def test_positive_where_most_points_are_equal():
             kernels.median_heuristic(distance, jnp.ones(5), include_diagonal=diagonal)
     assert jnp.isnan(median(jnp.ones(6)))
     assert jnp.isnan(median(xs.at[0].set(jnp.nan)))
+
+
+def test_numbers_on_a_line_are_not_thinned():
+    probs = np.random.default_rng(0).beta(0.5, 2, 3000)
+    found = typical_distance(distances.TotalVariation(), distributions.Bernoulli(probs))
+    np.testing.assert_allclose(found, np.median(scipy.spatial.distance.pdist(probs[:, None])))
