@@ -53,6 +53,8 @@ def test_matrices_of_pairs_of_predictions_and_labels():
 
 
 def test_values_from_the_formulas():
+    factor = kernels.Constant(4.0).factor(distributions.Bernoulli(jnp.ones(2)))
+    np.testing.assert_array_equal(factor @ factor.T, np.full((2, 2), 4))
     x, y = np.array([0.0, 0.0]), np.array([3.0, 4.0])
     np.testing.assert_allclose(kernels.SquaredExponential(2.0)(x, y), np.exp(-25 / 8), rtol=1e-14)
     np.testing.assert_allclose(kernels.Exponential(2.0)(x, y), np.exp(-2.5), rtol=1e-14)
