@@ -265,3 +265,12 @@ def test_gains_are_those_of_the_models():
     clustered = gain_difference(KEY, method, *two, TARGETS, clusters=ids)
     again = of_values(values[0] - values[1], clusters=ids)
     assert_allclose(clustered.pvalue, again.pvalue, rtol=1e-7)
+
+
+def test_infinite_scores_that_count():
+    data = Bernoulli(np.array([1.0, 0.5, 0.4])), Bernoulli(np.full(3, 0.6)), np.array([0, 1, 0])
+    assert np.isfinite(score_difference(*data, weights=np.array([0, 0.5, 0.5])).estimate)
+    with pytest.raises(ValueError, match="score: expected finite scores of both models"):
+        score_difference(
+            *data, weights=np.array([0.5, 0.5, 1]), score=scores.negative_log_likelihood
+        )
