@@ -134,7 +134,6 @@ def smallest_loss(r, correct):
     return np.exp(best.x[0]), best.x[1]
 
 
-@pytest.mark.slow
 def test_mmce_scaling_against_scipy():
     """The loss has no minimum where a threshold separates, and its order is never reversed."""
     r = RNG.beta(3, 1.5, (7, 60))
