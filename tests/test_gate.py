@@ -371,6 +371,10 @@ KNOWN = {
         lambda: scores.pinball_loss(distributions.Quantiles([0.3], Y[:, None]), Y, levels=[0.5]),
         "levels: expected None for Quantiles",
     ),
+    "no components": (
+        lambda: _skce(distributions.Mixture(None, Categorical(np.zeros((N, 0, 3))))),
+        r"predictions.components.probs: expected shape \[n, k, m\]",
+    ),
     "no draws": (lambda: scores.energy_score(NORMALS, Y), "expected draws,.*monte_carlo draws"),
     "no crps": (
         lambda: scores.crps(distributions.Dirichlet(PROBS), PROBS),

@@ -92,6 +92,13 @@ def test_unknown_families_are_named():
             distance(*pair)
 
 
+def test_a_family_of_a_user():
+    doubled = type("Doubled", (distributions.Normal,), {})
+    distances.Wasserstein.register(doubled, lambda p, q: (2 * (p.loc - q.loc)) ** 2)
+    points = (doubled(jnp.array(x), jnp.array(1.0)) for x in (1.0, 4.0))
+    np.testing.assert_allclose(distances.Wasserstein()(*points), 6)
+
+
 def test_wasserstein_of_samples_is_the_cheapest_assignment():
     one, two = np.random.default_rng(3).normal(size=(2, 6))
     p, q = (distributions.Ensemble(jnp.asarray(x)) for x in (one, two))
