@@ -1,3 +1,5 @@
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from calibjax.kernels import (
     Stein,
     TensorProduct,
     default_kernel,
+    residuals,
 )
 from calibjax.kernels.expectations import batch_features, features, prepare_features
 from tests.compiled import centered_kernel, double_expectation, single_expectation
@@ -130,6 +133,20 @@ def test_features_of_batches():
     pair = [x for i in (0, 1) for x in (jax.tree.map(lambda x: x[i], predictions), targets[0, i])]  # noqa: B023
     products = expected[0, 0] @ expected[0, 1]
     np.testing.assert_allclose(products, centered_kernel(kernel, *pair), atol=1e-12)
+
+
+def test_counts_of_a_user():
+    """A family with nothing but its distribution function."""
+
+    class Counts(distributions.Poisson):
+        _tails = property(operator.attrgetter("unknown"))
+
+        def cdf(self, y):
+            return distributions.Poisson(self.rate).cdf(y)
+
+    families = Counts(jnp.array(2.5)), distributions.Poisson(jnp.array(2.5))
+    found, expected = (residuals._of_atom(p, 3)[0] for p in families)
+    np.testing.assert_allclose(found.points, expected.points, rtol=1e-12)
 
 
 def test_ranks_in_ensembles():
