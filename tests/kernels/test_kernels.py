@@ -52,6 +52,13 @@ def test_matrices_of_pairs_of_predictions_and_labels():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+def test_ranges_of_values():
+    label = kernels.LabelKernel(np.array([[1.0, -0.5], [-0.5, 2.0]]))
+    assert label.value_range() == (-0.5, 2)
+    assert (2.0 * label + kernels.White()).value_range() == (-1, 5)
+    assert (label * label).value_range() == (-1, 4)
+
+
 def test_values_from_the_formulas():
     factor = kernels.Constant(4.0).factor(distributions.Bernoulli(jnp.ones(2)))
     np.testing.assert_array_equal(factor @ factor.T, np.full((2, 2), 4))
