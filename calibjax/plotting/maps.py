@@ -238,7 +238,7 @@ def _draw_bars(
     grey = ~is_significant, figures.GRAY, "not significant"
     above = is_significant & (sizes > 0), figures.RED, "more frequent than predicted"
     below = is_significant & (sizes <= 0), figures.BLUE, "less frequent than predicted"
-    with figures.figure(ax, (1.6 + 0.55 * max(sizes.size, 5), 3.4), ncols=2) as ax:
+    with figures.figure(ax, (1.6 + 0.55 * max(sizes.size, 5), 3.4), ncols=1) as ax:
         for chosen, color, label in figures.parts(grey, above, below):
             ax.bar(places[chosen], sizes[chosen], color=color, label=label)
         ax.set_xticks(places, names, fontsize="small")
