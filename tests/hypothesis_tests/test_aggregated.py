@@ -143,9 +143,6 @@ def test_length_scales_of_default_kernels():
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(found))
     with_features = distributions.with_features(normals()[0], jnp.asarray(LOC))
     assert [len(group) for group in K.default_kernels(with_features).values()] == [7, 7, 7, 8, 1]
-    for size, names in (2, {"residuals", "log-odds"}), (3, {"class-wise", "temperature"}):
-        probs = jnp.asarray(np.random.default_rng(1).dirichlet(np.ones(size), 8))
-        assert names <= K.default_kernels(distributions.Categorical(probs)).keys()
 
 
 def test_soft_maximum_by_group():

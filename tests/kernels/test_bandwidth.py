@@ -73,3 +73,9 @@ def test_numbers_on_a_line_are_not_thinned():
     probs = np.random.default_rng(0).beta(0.5, 2, 3000)
     found = typical_distance(distances.TotalVariation(), distributions.Bernoulli(probs))
     np.testing.assert_allclose(found, np.median(scipy.spatial.distance.pdist(probs[:, None])))
+
+
+def test_default_kernels_of_two_classes_and_of_more():
+    for size, names in (2, {"residuals", "log-odds"}), (3, {"class-wise", "temperature"}):
+        probs = np.random.default_rng(1).dirichlet(np.ones(size), 8)
+        assert names <= kernels.default_kernels(distributions.Categorical(probs)).keys()
