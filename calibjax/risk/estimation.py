@@ -404,7 +404,7 @@ def cross_validate(
     >>> confidences = jax.random.uniform(jax.random.key(0), (2000,))
     >>> correct = jax.random.uniform(jax.random.key(1), (2000,)) < confidences**4
     >>> grid = jnp.array([1, 10, 1000])
-    >>> result = cross_validate(jax.random.key(2), Binning(), grid, confidences, correct)
+    >>> result = cross_validate(jax.random.key(2), Binning(1000), grid, confidences, correct)
     >>> print(result.hyperparameter, result.risk.shape)
     10 (3,)
     """

@@ -128,3 +128,9 @@ def test_folds_have_two_samples():
         risk.cross_validate(KEY, PLAIN, GRID, *data(), num_folds=30)
     with pytest.raises(ValueError, match="predictions: expected at least 10 samples .* got 9"):
         risk.squared_calibration_error(KEY, PLAIN, GRID, *data(11))
+
+
+def test_more_bins_than_there_are():
+    expected = r"grid: expected .* between 1 and 100 \(max_bins\), got grid\[1\] = 101"
+    with pytest.raises(ValueError, match=expected):
+        risk.cross_validate(KEY, risk.Binning(), np.array([5, 101]), *data())
