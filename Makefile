@@ -9,7 +9,8 @@ export CALIBJAX_DATA ?= $(DATA)
 PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # Programs that are run once are compiled in two thirds of the time with these, where XLA has them.
 QUICKLY = --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
-QUICK = XLA_FLAGS="$$(XLA_FLAGS="$(QUICKLY)" $(BIN)/python -c 'import jax; jax.devices(); print("$(QUICKLY)")' 2>/dev/null)"
+QUICK = JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS="$$XLA_FLAGS $$(XLA_FLAGS="$(QUICKLY)" $(BIN)/python -c \
+	'import jax; jax.devices(); print("$(QUICKLY)")' 2>/dev/null)"
 OPTIMISED = $$(grep -rl --include='test_*.py' mark.optimised tests)
 # What was compiled for the tests once is kept for the next run, and so are the modules of Python.
 CACHE = PYTHONDONTWRITEBYTECODE= JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
@@ -41,7 +42,7 @@ paper-full: .venv/installed  ## full size of every paper experiment: hours
 check: lint types test  ## what every change must pass
 
 test: .venv/installed  # a file stays with one process, which compiles for its tests once
-	$(CACHE) $(QUICK) JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m 'not slow and not optimised'
+	$(CACHE) $(QUICK) $(PYTEST) -m 'not slow and not optimised'
 	$(CACHE) $(PYTEST) -m 'optimised and not slow' $(OPTIMISED)
 
 test-slow: .venv/installed  ## simulations of levels and power, gradients, float32 and what else takes long: an hour
@@ -56,7 +57,7 @@ SEED ?= 1
 N ?= 100
 JOBS ?= 2
 mutants: .venv/installed  ## share of changed lines that the quick tests notice; ROOM=kernels takes one subpackage
-	$(CACHE) $(QUICK) JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m tests.mutation \
+	$(CACHE) $(QUICK) $(BIN)/python -m tests.mutation \
 	--seed $(SEED) --num $(N) --jobs $(JOBS) --room '$(ROOM)'
 
 lint: .venv/installed

@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import distributions, estimators, kernels, recalibration, scores
+from calibjax import distributions, estimators, kernels, scores
 from calibjax._core import checks
 from calibjax._core.gate import _TOGETHER, checked
 from calibjax.distances import MixtureWasserstein
 from calibjax.distributions import Categorical, Ensemble, Normal
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.estimators.kernel import mmce
-from calibjax.hypothesis_tests import e_process
+from calibjax.hypothesis_tests import asymptotic_skce_test, e_process
+from calibjax.recalibration import PlattScaling, recalibration_gain
 from tests import registry
 from tests.registry.outcomes import ALLOWED, Outcome, evaluate, is_traced, try_compiled, try_eagerly
 from tests.test_signatures import every_name
@@ -367,6 +368,18 @@ KNOWN = {
         lambda: kernels.gram_matrix(kernels.SquaredExponential(), Y, Normal(Y, 1)),
         "ys: expected entries like those of xs, arrays with entries .*, got Normal",
     ),
+    "a score that is not estimated": (
+        lambda: recalibration_gain(
+            KEY, {"a": PlattScaling()}, distributions.Bernoulli(CONFIDENCES), VALUES, score="kl"
+        ),
+        "score: expected one of 'l1', 'l2', got 'kl'",
+    ),
+    "blocks of more than half": (
+        lambda: asymptotic_skce_test(
+            KEY, OF_CLASSES, Categorical(PROBS), VALUES, null="blocks", block_size=4
+        ),
+        "block_size: expected",
+    ),
     "levels twice": (
         lambda: scores.pinball_loss(distributions.Quantiles([0.3], Y[:, None]), Y, levels=[0.5]),
         "levels: expected None for Quantiles",
@@ -393,7 +406,7 @@ KNOWN = {
         r"bets\['a'\]: expected a recalibration of Normal, or a kernels.TensorProduct, got White",
     ),
     "params of another kind": (
-        lambda: recalibration.PlattScaling().apply({"slope": 1}, CONFIDENCES),
+        lambda: PlattScaling().apply({"slope": 1}, CONFIDENCES),
         "params: expected SigmoidMap as fit returns it, got dict",
     ),
     "no feature": (

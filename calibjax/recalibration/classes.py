@@ -210,6 +210,7 @@ def _fitted(
         logits = _smoothed(logits, *smoothing)
         ridge = method._ridge(logits) * jnp.asarray(method.penalty, dtype) * m / total
     else:
+        exists &= jnp.all(jnp.any((labels[:, None] == jnp.arange(m)) & (shares > 0)[:, None], 0))
         if method._axes:  # Newton's steps diverge for overconfident predictions without curvature
             scale = _temperature(logits, labels, shares)
             logits = logits / scale

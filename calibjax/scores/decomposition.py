@@ -294,7 +294,9 @@ def murphy_curve(
         shares = jnp.asarray(np.linspace(0, 1, _POINTS), dtype)
         thresholds = jnp.min(low) * (1 - shares) + jnp.max(high) * shares
     thresholds = jnp.asarray(thresholds, dtype)
-    slopes = None if level is None else jnp.where(observed < forecasts, 1 - level, level)
+    slopes = None
+    if level is not None:
+        slopes = jnp.where(observed < forecasts, 1 - level, level).astype(dtype)
 
     def at(threshold: jax.Array) -> jax.Array:
         size = jnp.abs(observed - threshold) if slopes is None else slopes

@@ -17,6 +17,9 @@ OF_CLASSES = kernels.TensorProduct(kernels.Exponential(), kernels.White())
 FORMULAS = {
     "skce of normals": lambda x: estimators.skce(OF_NUMBERS, x["normals"], x["numbers"]),
     "skce of classes": lambda x: estimators.skce(OF_CLASSES, x["classes"], x["labels"]),
+    "skce of confidences": lambda x: estimators.skce(  # which are on a line
+        OF_CLASSES, distributions.Bernoulli(x["confidences"]), jnp.minimum(x["labels"], 1)
+    ),
     "skce_block": lambda x: estimators.skce_block(
         OF_CLASSES, x["classes"], x["labels"], block_size=2
     ),

@@ -63,9 +63,9 @@ def check_in(mode, call):
         assert is_same(evaluate(call, values), expected)
 
 
-def traced_arguments(call):
+def traced_arguments(call, dtype=np.float64):
     """The arrays among the arguments of a call, and what else it takes."""
-    values = call.values(np.float64)
+    values = call.values(dtype)
     names = [x for x, arg in call.arguments.items() if is_traced(arg) or arg.kind == "key"]
     arrays = {name: jax.tree.map(jnp.asarray, values.pop(name)) for name in names}
     return arrays, values

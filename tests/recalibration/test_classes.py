@@ -310,3 +310,13 @@ def test_very_overconfident_predictions_have_the_same_maximum(name):
     with pytest.raises(ValueError, match="probabilities of 0 and 1"):
         FREE["bias"].fit(hard, LABELS)
     assert np.isfinite(MatrixScaling(structure="bias").fit(hard, LABELS).biases).all()
+
+
+def test_a_class_that_is_neither_predicted_nor_seen():
+    """The likelihood is largest far away, and Newton's method ends where it began."""
+    two = RNG.uniform(0.1, 0.9, 40)
+    predictions = Categorical(np.stack([two, 1 - two, 0 * two], 1))
+    labels, method = RNG.integers(0, 2, 40), MatrixScaling(None, structure="bias")
+    with pytest.raises(ValueError, match="targets: expected every class, got none of class 2"):
+        method.fit(predictions, labels)
+    assert np.isnan(jax.jit(method.fit)(predictions, labels).biases).all()
