@@ -42,15 +42,8 @@ def test_single_precision(name):
 
 # Where they do not: what JAX computes from integers and numbers of Python, constants, and states of
 # streams. The composite test computes its dispersion in double precision.
-LONG = (
-    "Poisson",
-    "of counts",
-    "of numbers",
-    "rank_histogram_test",
-    "monte_carlo[Categorical",
-    "default_kernels",
-)
-LONG += "streaming.", "composite_calibration_test"
+LONG = "Poisson", "of counts", "of numbers", "rank_histogram_test", "monte_carlo[Categorical"
+LONG += "default_kernels", "streaming.", "composite_calibration_test"
 SHORT = [x for x in CALLS if x.compiled and not any(part in x.name for part in LONG)]
 
 
