@@ -239,9 +239,10 @@ def _fitted(
             newton = newton_step(moves, logits, labels, shares, ridge, x)
             return x + newton.change, newton, count + 1
 
+        ridge = varying_as(ridge, (logits, labels, shares))  # as all that `step` computes
         far = jnp.full((), jnp.inf, dtype)
         first = Step(jnp.zeros_like(ridge), far, far, far)
-        start = varying_as((first.change, first, 0), (logits, labels, shares, ridge))
+        start = varying_as((first.change, first, 0), (logits, labels, shares))
         changes, last, _ = lax.while_loop(unfinished, step, start)
         # With slopes, the likelihood of separated classes has no maximum.
         is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
