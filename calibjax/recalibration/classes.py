@@ -471,28 +471,30 @@ def _root(
 ) -> jax.Array:
     """Root of an increasing slope, by the secant method.
 
-    It bisects if the secant leaves the interval, or a slope is unknown. Points with a slope that is
-    not finite are beyond the minimum.
+    It bisects if the secant leaves the interval or moves by more than half of the last change, or
+    if a slope is unknown. Points with a slope that is not finite are beyond the minimum. Between a
+    steep and a flat slope the secant hardly moves: the change before the last must be small, too.
     """
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
     def unfinished(state: tuple) -> jax.Array:
-        *_, change, num_steps = state
-        return (change > tolerance) & (num_steps < _MAX_ITERATIONS)
+        *_, last, change, num_steps = state
+        is_found = (change <= tolerance) & (last <= math.sqrt(tolerance))
+        return ~is_found & (num_steps < _MAX_ITERATIONS)
 
     def step(state: tuple) -> tuple:
-        x, low, high, before, slope_before, _, num_steps = state
+        x, low, high, before, slope_before, _, change, num_steps = state
         value = slope(x)
         is_beyond = jnp.where(jnp.isfinite(value), value > 0, x > start)
         low, high = jnp.where(is_beyond, low, x), jnp.where(is_beyond, x, high)
         secant = x - value * (x - before) / (value - slope_before)
-        is_inside = (low <= secant) & (secant <= high)
-        new = jnp.where(is_inside, secant, 0.5 * (low + high))
+        is_near = (low <= secant) & (secant <= high) & (jnp.abs(secant - x) <= 0.5 * change)
+        new = jnp.where(is_near, secant, 0.5 * (low + high))
         new = jnp.where(value == 0, x, new)
-        return new, low, high, x, value, jnp.abs(new - x), num_steps + 1
+        return new, low, high, x, value, change, jnp.abs(new - x), num_steps + 1
 
     nan, infinity = jnp.full_like(start, jnp.nan), jnp.full_like(start, jnp.inf)
-    first = start, low, high, start, nan, infinity, 0
+    first = start, low, high, start, nan, infinity, infinity, 0
     return lax.while_loop(unfinished, step, varying_as(first, (start, low, high)))[0]
 
 

@@ -21,6 +21,7 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.recalibration import MatrixScaling, TemperatureScaling, temperature_interval
+from calibjax.recalibration.classes import _root
 
 RNG = np.random.default_rng(0)
 N, M = 300, 3
@@ -49,6 +50,15 @@ def test_temperatures_near_the_ends_of_the_range(temperature):
     targets = np.sqrt(temperature) * np.array([-1.2, 0.4, 1.0, np.sqrt(1.4)])
     found = FIT(Normal(np.zeros(4), np.ones(4)), targets)
     np.testing.assert_allclose(found, temperature, rtol=1e-4)
+
+
+@pytest.mark.parametrize("start", [5.0, 0.1, -5.0])
+def test_roots_between_steep_and_flat_slopes(start):
+    """Where the secant hardly moves there need not be a root."""
+    found = _root(lambda x: jnp.expm1(30 * x), *jnp.array([start, -10.0, 10.0]))
+    np.testing.assert_allclose(found, 0, atol=1e-9)
+    found = _root(lambda x: -jnp.expm1(-30 * x), *jnp.array([start, -10.0, 10.0]))
+    np.testing.assert_allclose(found, 0, atol=1e-9)
 
 
 def test_logits_where_probabilities_underflow():
