@@ -11,12 +11,13 @@ PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 QUICKLY = --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 QUICK = JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS="$$XLA_FLAGS $$(XLA_FLAGS="$(QUICKLY)" $(BIN)/python -c \
 	'import jax; jax.devices(); print("$(QUICKLY)")' 2>/dev/null)"
+PAPERS = w19 w21 l21 g24
 OPTIMISED = $$(grep -rl --include='test_*.py' mark.optimised tests)
 # What was compiled for the tests once is kept for the next run, and so are the modules of Python.
 CACHE = PYTHONDONTWRITEBYTECODE= JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: demo paper paper-full check test test-slow coverage mutants lint types bench gallery docs clean
+.PHONY: demo paper $(PAPERS:%=paper-%) paper-full check test test-slow coverage mutants lint types bench gallery docs clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv .venv
@@ -33,8 +34,9 @@ $(BIN)/pip:
 demo: .venv/report-installed  ## a page about predictions that ship with the package, in this folder
 	$(BIN)/python -m calibjax --demo
 
-paper: .venv/installed  ## quick preset of every paper experiment, into paper_repro/output/
-	$(BIN)/python -m paper_repro --preset quick $(WITH_DATA)
+paper: $(PAPERS:%=paper-%)  ## quick preset of every paper experiment, into paper_repro/output/
+$(PAPERS:%=paper-%): paper-%: .venv/installed  # `make -j2 paper` repeats two papers at a time
+	$(BIN)/python -m paper_repro --preset quick --only $* $(WITH_DATA)
 
 paper-full: .venv/installed  ## full size of every paper experiment: hours
 	$(BIN)/python -m paper_repro --preset paper $(WITH_DATA)

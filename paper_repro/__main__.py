@@ -33,6 +33,7 @@ MODULES: tuple[ModuleType, ...] = (
     paper_repro.g24.networks,
 )
 EXPERIMENTS = {module.NAME: module.run for module in MODULES}
+PAPERS = "w19", "w21", "l21", "g24"  # for all experiments of one
 
 
 class About(NamedTuple):
@@ -81,12 +82,16 @@ def list_of_experiments() -> str:
 def main() -> None:
     """Runs the chosen experiments one after the other, in float64."""
     parser = command_line.option_parser(
-        __file__, __doc__, presets=command_line.PRESETS, data="optional", only=EXPERIMENTS
+        __file__,
+        __doc__,
+        presets=command_line.PRESETS,
+        data="optional",
+        only=[*EXPERIMENTS, *PAPERS],
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = list_of_experiments()
     run, options = command_line.parse(parser)
-    names = [name for name in EXPERIMENTS if name in options.only]
+    names = [name for name in EXPERIMENTS if name.startswith(tuple(options.only))]
     command_line.set_up(run)
     for i, name in enumerate(names, start=1):
         log(f"[{i}/{len(names)}] {name}, preset {run.preset}")

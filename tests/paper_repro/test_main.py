@@ -22,6 +22,13 @@ def test_the_help_describes_every_experiment():
         assert set(re.findall(r"[a-z0-9]+_[a-z]+", about.data)) <= folders
 
 
+def test_every_experiment_is_one_of_a_paper():
+    """`make paper` runs one paper after the other."""
+    assert {name.partition("_")[0] for name in everything.EXPERIMENTS} == {*everything.PAPERS}
+    makefile = (source.ROOT / "Makefile").read_text()
+    assert f"\nPAPERS = {' '.join(everything.PAPERS)}\n" in makefile
+
+
 def test_every_experiment_has_every_preset():
     for module in everything.MODULES:
         settings = getattr(module, "SETTINGS", command_line.PRESETS)  # of one size
