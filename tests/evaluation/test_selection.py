@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from calibjax import distributions, record, scores, select_recalibration
 from calibjax.distances import Wasserstein
@@ -16,11 +17,12 @@ from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 from calibjax.recalibration.local import Gain
 
-KEYS = jax.random.split(jax.random.key(0), 4)
+KEYS = [jax.random.key(i) for i in range(4)]
 N = 100
-NORMAL = Normal(jnp.linspace(0, 1, N), jnp.full(N, 0.1))
-SCORES = jax.scipy.special.ndtri((jax.random.permutation(KEYS[2], N) + 0.5) / N)
-NOISE = jax.random.normal(KEYS[0], (N,))
+NORMAL = Normal(np.linspace(0, 1, N), np.full(N, 0.1))
+RNG = np.random.default_rng(0)
+SCORES = stats.norm.ppf((RNG.permutation(N) + 0.5) / N)
+NOISE = RNG.normal(size=N)
 
 
 def test_a_shift_is_repaired():

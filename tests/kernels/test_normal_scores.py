@@ -97,6 +97,12 @@ def _restricted(low, high):
     return points, weights / weights.sum()
 
 
+@jax.jit
+def _of_counts(kernel, p, counts, q, z):
+    of_pair = jax.vmap(lambda p, y, z: centered_kernel(kernel, p, y, q, z), (None, None, 0))
+    return jax.vmap(jax.vmap(of_pair, (None, 0, None)), (0, None, None))(p, counts, z)
+
+
 @pytest.mark.parametrize("ell", [0.125, 8.0])
 def test_wide_atoms(ell):
     """Against a fine rule; the mean over pairs of calibrated counts is zero."""
@@ -106,9 +112,7 @@ def test_wide_atoms(ell):
     p = distributions.Poisson(jnp.asarray(rates))
     q = distributions.NegativeBinomial(jnp.array(0.05), jnp.array(0.01))
     z = np.arange(2)
-    of_pair = jax.vmap(lambda p, y, z: centered_kernel(kernel, p, y, q, z), (None, None, 0))
-    of_counts = jax.jit(jax.vmap(jax.vmap(of_pair, (None, 0, None)), (0, None, None)))
-    found = np.asarray(of_counts(p, counts, z))  # [rate, y, z]
+    found = np.asarray(_of_counts(kernel, p, counts, q, z))  # [rate, y, z]
     probs = stats.poisson.pmf(counts, rates[:, None])
     np.testing.assert_allclose(np.einsum("ry,ryz->rz", probs, found), 0, atol=1e-6)
     law, other = stats.poisson(0.3), stats.nbinom(0.01, 0.01 / 0.06)

@@ -35,7 +35,7 @@ LOOPS = "recalibration.BetaCalibration", "recalibration.confidences.QuadraticSca
 # Bands of equal weights come from other draws, or end at possible frequencies without weights.
 BANDS = {"estimators.coverage_curve", "estimators.reliability_curve"}
 POINTS = {"estimators.isotonic_curve"}  # at rows, which may have no weight
-QUICK = {"estimators.skce", "estimators.ece", "scores.crps", "scores.accuracy", "estimators.mlce"}
+QUICK = {"estimators.skce", "estimators.ece", "scores.crps", "scores.accuracy"}
 
 
 @pytest.mark.filterwarnings("ignore")
