@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import distributions, estimators, kernels, scores
+from calibjax import distributions, estimators, kernels, scores, streaming
 from calibjax._core import checks
 from calibjax._core.gate import _TOGETHER, checked
 from calibjax.distances import MixtureWasserstein
@@ -271,6 +271,13 @@ def test_largest_label():
         checks.integer("targets", np.array([largest + 1]))
 
 
+class _Plain:
+    """No pytree."""
+
+    def sample(self, key):
+        return key
+
+
 @calibjax.checked(minimum=2, copies=True)
 def mean_residual(key, predictions, targets, *, weights=None, norm: float = 1.0):
     """A user's own estimator."""
@@ -392,6 +399,44 @@ KNOWN = {
     "no crps": (
         lambda: scores.crps(distributions.Dirichlet(PROBS), PROBS),
         r"crps has no closed form for Dirichlet; define its crps\(y\)",
+    ),
+    "components without a score": (
+        lambda: scores.crps(
+            distributions.Mixture(None, distributions.Laplace([[0.0]], [[1.0]])), [0]
+        ),
+        "crps has no closed form for Mixture of Laplace",
+    ),
+    "components that are no distributions": (
+        lambda: scores.crps(distributions.Mixture(None, np.zeros((N, 2))), Y),
+        "predictions.components: expected distributions such as",
+    ),
+    "a curve of classes": (
+        lambda: estimators.reliability_curve(
+            KEY, Categorical(PROBS), VALUES, binning=estimators.UniformBins(5)
+        ),
+        "predictions: expected Bernoulli, got .*top_label makes them",
+    ),
+    "a curve of more bins than it may have": (
+        lambda: estimators.reliability_curve(
+            KEY,
+            distributions.Bernoulli(CONFIDENCES),
+            VALUES,
+            binning=estimators.UniformBins(5),
+            max_bins=1,
+        ),
+        "expected at most max_bins = 1 different bins, got",
+    ),
+    "distributions that are no pytrees": (
+        lambda: scores.negative_log_likelihood(_Plain(), Y),
+        "predictions: expected a distribution that is a pytree, got .*calibjax.record",
+    ),
+    "default kernels of equal certain predictions": (
+        lambda: kernels.default_kernel(Ensemble(np.zeros((N, 2)))),
+        "predictions: expected values that differ for a length scale, got one",
+    ),
+    "a stream without landmarks": (
+        lambda: streaming.SKCE(OF_NUMBERS, Y).init(),
+        r"kernel: expected TensorProduct\(Nystrom\(kernel, landmarks\), target kernel\)",
     ),
     "bet on weighted draws": (
         lambda: e_process(Ensemble(np.zeros((N, 3)), np.full((N, 3), 1 / 3)), Y),

@@ -124,10 +124,15 @@ def test_every_kind_of_prediction(predictions):
 
 
 def test_families_without_some_default():
-    """A mixture of normals has no class probabilities, and no temperature of its own."""
-    methods = selection._default(Mixture(None, Normal(jnp.zeros((N, 2)), jnp.ones((N, 2)))))
-    assert "affine" in methods
-    assert "vector" not in methods
+    """Those of labels, of classes and of numbers; ensembles have no quantile map."""
+    mixture = Mixture(None, Normal(jnp.zeros((N, 2)), jnp.ones((N, 2))))
+    for predictions, names in (
+        (mixture, ["temperature", "affine", "beta", "kernel"]),
+        (Ensemble(np.zeros((N, 2))), ["affine"]),
+        (Bernoulli(np.full(N, 0.5)), ["temperature", "affine", "beta"]),
+        (distributions.Categorical(np.full((N, 3), 1 / 3)), ["temperature", "vector"]),
+    ):
+        assert list(selection._default(predictions)) == names
     with pytest.raises(NotImplementedError, match="no default for Poisson"):
         select_recalibration(KEYS[1], distributions.Poisson(jnp.ones(N)), jnp.ones(N, int))
 

@@ -311,6 +311,7 @@ def test_directions_of_frequencies(factor, word):
     labels = _labels(truth / truth.sum(1, keepdims=True))
     test = aggregated_skce_test(KEY, Categorical(probs), labels, num_draws=199)
     assert _largest(test)[1] == f"class 3 {word}"
+    assert f"class 3: class 3 {word}, adjusted p = 0.005, z = " in str(test)
     is_three = (labels == 3).astype(int)
     test = aggregated_skce_test(KEY, Bernoulli(probs[:, 3]), is_three, num_draws=199)
     words = "too large" if factor < 1 else "too small"

@@ -133,7 +133,9 @@ def test_biases_come_close_to_the_most_likely_ones():
     labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
     predictions = distributions.Categorical(probs)
     method = recalibration.MatrixScaling(structure="bias")
-    found = e_process(predictions, labels, bets={"m": method}).params["m"]
+    result = e_process(predictions, labels, bets={"m": method})
+    assert "class 2 comes more rarely than predicted: odds times 0.50" in repr(result)
+    found = result.params["m"]
     fitted = recalibration.MatrixScaling(None, structure="bias").fit(predictions, labels)
     assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
     assert found.slopes == 1

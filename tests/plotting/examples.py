@@ -1,5 +1,6 @@
 """A small valid call of every function of `plotting`, without anything to compile."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -8,7 +9,7 @@ import numpy as np
 
 from calibjax import plotting
 from calibjax.distributions import Categorical, Normal
-from calibjax.estimators.curves import ReliabilityCurve
+from calibjax.estimators.curves import IsotonicCurve, ReliabilityCurve
 from calibjax.estimators.pit import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -26,6 +27,7 @@ def read(kind, name):
 
 HISTOGRAM, QUANTILES = read(PITHistogram, "HISTOGRAM"), read(CoverageCurve, "QUANTILES")
 RELIABILITY = read(ReliabilityCurve, "RELIABILITY")
+ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.7], [0.4, 0.5], *[[0.1, 0.6], [0.3, 0.8]] * 2]), 0.9)
 GROUPS, OF_CLASSES = (read(CalibrationTestResult, x) for x in ("GROUPS", "OF_CLASSES"))
 INTERVALS = CoverageCurve(**{**vars(QUANTILES), "kind": "interval"})
 DRAWS = np.random.default_rng(0).normal(size=99)
@@ -78,6 +80,8 @@ CALLS = {
     "pvalue_ecdf": ({"exact": np.array([0.5, 0.2]), "CME": np.array([0.7])}, {"band": QUANTILES}),
     "pvalue_ecdf without a band": ({"exact": np.array([0.5, 0.2])},),
     "reliability_diagram": (RELIABILITY,),
+    "reliability_diagram, isotonic": (ISOTONIC,),
+    "reliability_diagram of means": (dataclasses.replace(ISOTONIC, functional="mean"),),
     "score_decomposition": (DECOMPOSED, {"confidence_level": 0.8}),
     "score_decomposition without draws": (DECOMPOSITION, {"ylabel": "CRPS (°C)"}),
     "witness_map": (LOCATIONS, *AT),

@@ -69,6 +69,16 @@ def test_normal_scores_of_other_distributions():
     np.testing.assert_allclose(levels, norm.cdf((z - z.mean()) / z.std()), rtol=1e-3)
 
 
+def test_the_law_of_normal_scores():
+    """Of the levels Φ(z) of z ~ N(0.3, 2²)."""
+    z = np.array([-4, -0.3, 0, 1, 2])
+    law, level = AffineMap(jnp.array(0.3), jnp.array(2.0)), norm.cdf(z)
+    np.testing.assert_allclose(law.icdf(level), norm.cdf(0.3 + 2 * z), rtol=1e-9)
+    density = norm.logpdf(z, 0.3, 2) - norm.logpdf(z)
+    np.testing.assert_allclose(law.log_prob(level), density, rtol=1e-9)
+    np.testing.assert_array_equal(law.icdf(np.array([0.0, 1.0])), [0, 1])
+
+
 def test_vectors():
     """Coordinates by a root of the covariance matrix; params of numbers are none of vectors."""
     root, shift, factor = np.array([[1.0, 0.0], [2.0, 0.5]]), np.array([1.0, -1.0]), [2.0, 3.0]
