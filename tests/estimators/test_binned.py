@@ -15,13 +15,11 @@ MCE = functools.partial(estimators.mce, notion="canonical")
 DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
 
 
-def bins_by_loops(probs, targets, groups, distance, weights=None):
+def bins_by_loops(probs, targets, groups, distance):
     """Shares of the bins, given as lists of samples, and distances of their means."""
-    both, w = (probs, np.eye(probs.shape[1])[targets]), np.ones(len(probs))
-    w = w if weights is None else weights
-    means = [[np.average(x[g], 0, weights=w[g]) for x in both] for g in groups]
-    values = np.array([distance(*pair) for pair in means])
-    return np.array([w[g].sum() for g in groups]) / w.sum(), values
+    both = probs, np.eye(probs.shape[1])[targets]
+    values = np.array([distance(*(x[g].mean(0) for x in both)) for g in groups])
+    return np.array([len(g) for g in groups]) / len(probs), values
 
 
 def total_variation(p, q):

@@ -123,16 +123,6 @@ def test_the_place_does_not_matter():
     np.testing.assert_allclose(*found, rtol=2e-6)
 
 
-def test_diagonal_of_draws_by_hand():
-    predictions = _predictions("monte carlo")
-    z = np.asarray(predictions.draws.values)
-    k = lambda x, y: np.exp(-np.square(x - y) / (2 * ELL**2))  # noqa: E731
-    pairs = (k(z[:, :, None], z[:, None]).sum((1, 2)) - M) / (M * (M - 1))
-    expected = 1 - 2 * k(TARGETS[:, None], z).mean(1) + pairs
-    h = oracles.calibration_kernel_matrix(CONSTANT, predictions, TARGETS)
-    np.testing.assert_allclose(np.diagonal(h), expected, rtol=1e-9)
-
-
 def test_what_is_evaluated_by_pairs():
     """Equal ensembles, whose pairs of a draw with itself are left out, and draws of heavy tails."""
     rows, key = np.array([0, 0, 1, 2]), jax.random.key(0)

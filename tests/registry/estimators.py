@@ -12,7 +12,6 @@ from tests.registry.arguments import Made, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
 
 _BINNING = estimators.UniformBins(3)
-SEVERAL = ("length scale array([1., 1.])",)  # are several kernels for local errors
 
 
 def _kernel_estimators():
@@ -70,12 +69,10 @@ def _reductions():
     ]
 
 
-def near(scale, num_bins=2, **options):
+def near(scale, num_bins=2):
     """Neighbourhoods of a kernel that is tried with wrong values."""
-    return a.made(
-        lambda kernel: Neighbourhood(kernel, estimators.UniformBins(num_bins)),
-        kernel=a.kernel(kernels.Exponential(scale), **options),
-    )
+    binning, kernel = estimators.UniformBins(num_bins), a.kernel(kernels.Exponential(scale))
+    return a.made(lambda kernel: Neighbourhood(kernel, binning), kernel=kernel)
 
 
 def laplacian(num_bins=2, **options):
@@ -96,7 +93,7 @@ def _local():
         covers = f"estimators.{name} estimators.Neighbourhood"
         found += [
             call(covers, "Laplacian", neighbourhood=laplacian(limit="vector")),
-            call(covers, "kernel", neighbourhood=near(0.5, without=SEVERAL), at=at),
+            call(covers, "kernel", neighbourhood=near(0.5), at=at),
         ]
     smooth = functools.partial(Neighbourhood, kernels.Exponential(0.7))
     in_bins = a.made(smooth, binning=a.binning(_BINNING))

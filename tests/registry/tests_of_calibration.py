@@ -4,12 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from calibjax import distributions, estimators, kernels, recalibration, scores
+from calibjax import distributions, kernels, recalibration, scores
 from calibjax.distributions import Categorical, Normal
-from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
 from tests.registry.arguments import Made, call
-from tests.registry.estimators import SEVERAL, laplacian
+from tests.registry.estimators import laplacian, near
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 from tests.weights.laws import bias
 
@@ -91,14 +90,9 @@ def _locations():
 
 def _local():
     covers, options = "hypothesis_tests.local_calibration_test", {"one_of": 8, "slow": True}
-    near = a.made(
-        Neighbourhood,
-        kernel=a.kernel(kernels.Exponential(0.5), without=SEVERAL),
-        binning=a.binning(estimators.UniformBins(2)),
-    )
     return [
         call(covers, "Laplacian", neighbourhood=laplacian(limit="vector"), **options),
-        call(covers, "kernel", neighbourhood=near, **options),
+        call(covers, "kernel", neighbourhood=near(0.5), **options),
     ]
 
 

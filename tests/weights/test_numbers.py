@@ -11,8 +11,6 @@ from calibjax import hypothesis_tests as H
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
 from tests import oracles
-from tests.estimators.test_binned import bins_by_loops, total_variation
-from tests.estimators.test_binnings import groups_of
 from tests.weights import laws
 from tests.weights.laws import CONFIDENCES, KERNEL, KEY, NORMALS, TARGETS, WHITE, N, rows
 from tests.weights.laws import OF_REDRAWS as LAST
@@ -22,10 +20,8 @@ W = 0.3 * COUNTS
 EFFECTIVE = W.sum() ** 2 / (W**2).sum()
 BINARY, CORRECT = Bernoulli(CONFIDENCES), laws.CORRECT
 CLASSES, LABELS = laws.CLASSES, laws.LABELS
-SAMPLES = {"binary": (BINARY, CORRECT), "classes": (CLASSES, LABELS)}
 LOCAL = laws.FEATURES, CONFIDENCES, CORRECT
 ECE = functools.partial(estimators.ece, notion="canonical")
-MCE = functools.partial(estimators.mce, notion="canonical", distance=distances.Euclidean())
 DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
 close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-14)
 
@@ -93,18 +89,6 @@ def test_one_sample_has_almost_all_the_weight(dtype):
         # Half the weight is in a bin with the pair of residuals −0.3 and 0.8, of two classes.
         found = DEBIASED(predictions, np.array([1, 0, 1, 0]), **options)
         close(found, 0.5 * 2 * -0.3 * 0.8, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_errors_in_bins(name):
-    predictions, targets = SAMPLES[name]
-    probs = np.asarray(predictions.class_probs)
-    groups = [g for g in groups_of(UniformBins(3)(predictions)) if W[g].any()]
-    options = {"binning": UniformBins(3), "weights": W}
-    shares, values = bins_by_loops(probs, targets, groups, total_variation, W)
-    close(ECE(predictions, targets, **options), shares @ values)
-    _, values = bins_by_loops(probs, targets, groups, lambda p, q: np.linalg.norm(p - q), W)
-    close(MCE(predictions, targets, **options), values.max())
 
 
 @pytest.mark.parametrize("digits", [2, 8])
