@@ -99,11 +99,6 @@ def test_temperatures_of_large_logits():
     np.testing.assert_allclose(found, -np.logaddexp(0, 0.75 / temperatures), rtol=1e-6)
 
 
-def test_logarithms_of_other_probabilities_do_not_count():
-    p = distributions.Categorical(np.array([0.0, 1.0]), log_probs=np.array([-1.0, -1.0]))
-    np.testing.assert_array_equal([p.log_prob(y) for y in (0, 1)], [-np.inf, 0])
-
-
 RNG = np.random.default_rng(0)
 COV = oracles.covariances(1, 2)
 

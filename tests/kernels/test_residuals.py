@@ -24,21 +24,17 @@ def scores(kernel, predictions, targets):
     return np.asarray(jax.vmap(kernel.score)(predictions, targets))
 
 
-def row(predictions, i):
-    return jax.tree.map(lambda leaf: leaf[i], predictions)
-
-
 def test_pearson():
     residuals = (np.eye(4)[LABELS] - PROBS) / np.sqrt(PROBS + 0.02)
     kernel = PearsonResidual(0.02)
-    found = centered_kernel(kernel, row(classes(), 0), LABELS[0], row(classes(), 1), LABELS[1])
+    found = centered_kernel(kernel, classes()[0], LABELS[0], classes()[1], LABELS[1])
     np.testing.assert_allclose(found, residuals[0] @ residuals[1], rtol=1e-12)
     expected = np.mean([r @ s for i, r in enumerate(residuals) for s in residuals[:i]])
     found = estimators.skce(TensorProduct(Constant(), kernel), classes(), LABELS)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
     each = (np.eye(4) - PROBS[0]) / np.sqrt(PROBS[0] + 0.02)
     expected = PROBS[0] @ np.sum(each**2, 1)
-    np.testing.assert_allclose(diagonal_expectation(kernel, row(classes(), 0)), expected)
+    np.testing.assert_allclose(diagonal_expectation(kernel, classes()[0]), expected)
     mixture = Mixture(None, Categorical(jnp.asarray(np.stack([PROBS, PROBS[::-1]], 1))))
     found = estimators.skce(TensorProduct(Constant(), kernel), mixture, LABELS)
     mean = Categorical(jnp.asarray(0.5 * (PROBS + PROBS[::-1])))
@@ -83,7 +79,7 @@ def test_information():
     np.testing.assert_allclose(found, [[information]], rtol=1e-10)
     kernel = informed(Fisher(AffineScaling()), PREDICTIONS["numbers"][0])
     np.testing.assert_allclose(kernel.information, [[1, 0], [0, 2]], atol=1e-9)
-    first = row(PREDICTIONS["numbers"][0], 0)
+    first = PREDICTIONS["numbers"][0][0]
     norms = [diagonal_expectation(x, first) for x in (Fisher(AffineScaling()), kernel)]
     np.testing.assert_allclose(norms, [1 + 2, 2], rtol=1e-6)  # the second is standardised
 
