@@ -116,9 +116,8 @@ DATES = (np.datetime64("2024-01-01") + ROWS).astype(str)
 TEAMS = np.array(["Reds, Cincinnati", 'The "A"s', "St. Louis", "Köln", "NA", "O'Hara"])[ROWS % 6]
 SPECIES = np.array(["setosa", "versicolor", "virginica"])
 TEXTS = ['She said: "no, never"\nand left', "A, B", "naïve", "", "1,5", "x;y"]
-ANSWERS = {"question": np.array(TEXTS)[ROWS % 6], "answer": LABELS}
+TEXTS = np.array(TEXTS)[ROWS % 6]
 MATCH = {"season": ROWS // 20 + 2019, "date": DATES, "team1": TEAMS, "team2": TEAMS[::-1]}
-PATIENT = {"patient_id": ROWS + 1000, "age": ROWS + 20, "sex": np.array(["F", "M"])[ROWS % 2]}
 RIVALS = {"elo": EVENT, "market": simplex(RNG, 3, 2)[:, 1], "538": (EVENT / 2 + 0.2).round(3)}
 OF_RIVALS = {name: score("Bernoulli", p, HAPPENED) for name, p in RIVALS.items()}
 
@@ -149,7 +148,6 @@ _IRIS = named(SPECIES, CLASSES, "prob_")
 _MISSING = np.where(ROWS % 9 == 4, "", SD.astype(str))
 _SEEN = ROWS % 9 != 4
 _COMPLETE = score("Normal", LOC[_SEEN], SD[_SEEN], Y[_SEEN])
-_SEPARATE = named(("toxic", "insult", "threat"), np.sqrt(CLASSES).round(3), "prob_")
 
 # What is certain.
 FILES = [
@@ -158,9 +156,7 @@ FILES = [
     File("digits, CRLF, empty lines at the end", "read", score=OF_CLASSES, content=table(
         {**named("012", CLASSES, "p_"), "y_true": LABELS}, end="\r\n") + "\r\n\r\n\r\n"),
     File("truth values beside quoted texts", "read", score=BINARY, content=table(
-        {"question": ANSWERS["question"], "topic": LABELS, "prob": EVENT, "y": HAPPENED == 1})),
-    File("weather", "read", score=NORMAL, content=table(
-        {"date": DATES, "station": TEAMS, "group_sex": PATIENT["sex"], **_NORMAL})),
+        {"question": TEXTS, "topic": LABELS, "prob": EVENT, "y": HAPPENED == 1})),
     File("quantiles in disorder", "read", score=OF_QUANTILES, content=table(
         {"ds": DATES, **named(LEVELS[::-1], QUANTILES[:, ::-1], "q"), "target": Y})),
     File("ensemble, tabs", "read", score=OF_MEMBERS, name="gefs.tsv", content=table(
@@ -193,10 +189,6 @@ FILES += [
     File("the outcome of the other team", "refused", table(
         {"season": MATCH["season"], "prob1": EVENT, "outcome2": 1 - HAPPENED}),
         "outcome2 --target", "--target outcome2 --probability prob1 --positive 0", BINARY),
-    File("H, D and A beside home, draw and away", "refused", table(
-        {"Div": ["E0"] * N, **MATCH, **named(["home", "draw", "away"], CLASSES),
-         "FTR": np.array(["H", "D", "A"])[LABELS]}),
-        "FTR --target", "--target FTR --classes away=A draw=D home=H", OF_CLASSES),
     File("pandas, columns called as the labels", "refused", table(
         {"": ROWS, **named("012", CLASSES), "y_true": LABELS}),
         "--classes", "--classes 0=0 1=1 2=2", OF_CLASSES),
@@ -206,8 +198,6 @@ FILES += [
     File("label beside target", "refused", table(
         {"prob": EVENT, "target": (LABELS == 1).astype(int), "label": HAPPENED}),
         "label target --target", "--target label --probability prob --positive 1", BINARY),
-    File("models side by side", "refused", table({**MATCH, **RIVALS, "result": HAPPENED}),
-         "elo --target", "--target result --positive 1 --models elo market 538", OF_RIVALS),
 ]  # fmt: skip
 
 # Labels that are the model's decisions: `--target` says that they are not.
@@ -225,9 +215,6 @@ FILES += [
     File("decisions beside two classes", "refused", table(
         {"p_no": NOT, "p_yes": EVENT, "label": np.array(["no", "yes"])[AT_A_THIRD]}),
         "label --target", "--target label", score("Bernoulli", EVENT, AT_A_THIRD)),
-    File("decisions of credit", "refused", table(
-        {"pd": EVENT, "y": np.array(["approve", "reject"])[AT_A_THIRD]}), "pd --probability",
-        "--probability pd --positive reject --target y", score("Bernoulli", EVENT, AT_A_THIRD)),
     File("too little confidence in good predictions", "read", table(
         {**named("012", (CLASSES + 1) / 4, "prob_"),
          "label": np.where(ROWS % 20 == 7, LABELS, DECIDED)}),
@@ -247,15 +234,6 @@ FILES += [
         "--sep", "--sep ';' --decimal ,", NORMAL),
     File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
          "sd --skip-missing", "--skip-missing", _COMPLETE),
-    File("M for missing", "refused", table(
-        {**_NORMAL, "sd": np.where(_SEEN, SD.astype(str), "M")}),
-        "sd M", "--na M --skip-missing", _COMPLETE),
-    File("Prophet", "refused", table(
-        {"ds": DATES, "yhat": LOC, **named(["lower", "upper"], QUANTILES[:, [0, 4]], "yhat_"),
-         "y": Y}), "yhat_lower", "--lower yhat_lower --upper yhat_upper --level 0.9", INTERVALS),
-    File("GluonTS", "refused", table(
-        {"item_id": TEAMS, **named(LEVELS, QUANTILES), "mean": LOC, "target": Y}), "0.05",
-        " ".join(["--quantiles", *(f"{x}={x}" for x in LEVELS)]), OF_QUANTILES),
     File("three digits behind each point, tabs", "read", table(
         {k: [f"{x / 7:.3f}" for x in v] for k, v in _NORMAL.items()}, "\t"), name="data.tsv",
         score=score("Normal", *(np.round(x / 7, 3) for x in _NORMAL.values()))),
@@ -265,15 +243,6 @@ FILES += [
     File("-999 for missing", "refused", table(
         {**_NORMAL, "target": np.where(_SEEN, Y, -999)}), "-999 --na",
         "--na=-999 --skip-missing", _COMPLETE),
-    File("mu and sigma, with weights", "refused", table(
-        {"mu": LOC, "sigma": SD, "y": Y, "w": ROWS % 4 + 1.5}), "mu",
-        "--mean mu --sd sigma --weights w", score("Normal", LOC, SD, Y, weights=ROWS % 4 + 1.5)),
-    File("two kinds of predictions", "refused", table(
-        {**_NORMAL, **named(LEVELS, QUANTILES - 1, "q")}), "sd q0.05", "--mean mean --sd sd",
-        NORMAL),
-    File("ensemblepp", "refused", table(
-        {"": DATES, **named(range(1, 12), MEMBERS, "tempfc."), "temp": Y}),
-        "temp --target", "--target temp --members 'tempfc.*'", OF_MEMBERS),
 ]  # fmt: skip
 
 # What has no command.
@@ -282,10 +251,6 @@ FILES += [
         {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "another.file --target"),
     File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
          "MARK thousands", name="money.tsv"),
-    *(File(f"{about}, 2.750 is 2750", "refused", table(
-        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, sep),
-        "--sep" if sep == "|" else "MARK thousands", name=name)
-      for about, sep, name in (("tabs", "\t", "money.tsv"), ("lines", "|", "money.txt"))),
     File("no names above text labels", "refused", table(
         {**named("123", CLASSES), "label": SPECIES[LABELS]}).partition("\n")[2],
         "row.1 names"),
@@ -302,20 +267,12 @@ FILES += [
     File("confidence in an answer, also below one half", "refused", table(
         {"answer": YES_NO, "prob": EVENT, "label": HAPPENED}), "prob"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
-    File("risks without an outcome", "refused", table({**PATIENT, "prob": EVENT}),
-         "prob --target|--labels"),
-    File("labels that do not exclude each other", "refused", table(
-        {"comment": ANSWERS["question"], **_SEPARATE,
-         "label": np.array(["toxic", "insult", "threat"])[LABELS]}), "prob_toxic"),
     File("coordinates beside predictions", "refused", table(
         {"x": LOC, "y": SD, "mean": LOC, "sd": SD, "observed": Y}), "y,.observed",
         "--target observed", NORMAL),
     File("a hub whose models have another name", "refused", table(
         {("team" if x == "model_id" else x): y for x, y in BOTH.items()}
         | {"observation": Y[_OF_BOTH]}), "team model_id"),
-    File("two models in one file", "refused", table(
-        {"mean": LOC, "sd": SD, "mean_b": LOC + 1, "sd_b": SD, "target": Y}), "mean_b,.sd_b --mean",
-        "--mean mean --sd sd", NORMAL),
     File("p-values", "refused", table({"gene": ROWS, "p": EVENT, "label": HAPPENED}), "p"),
     File("mean and variance", "refused", table(
         {"mean": LOC, "var": (SD**2).round(3), "target": Y}), "var"),
@@ -333,17 +290,12 @@ FAVOURITE = np.maximum(EVENT, NOT)
 FILES += [
     File("commas, 2.750 is 2.75 or 2750", "refused", table({"id": ROWS, **WITH_POINT}),
          "2.750|MARK MARK", "--decimal .", score("Normal", *THOUSANDS.T / 1000)),
-    File("only the targets may be thousands", "refused", table(
-        {"mean": THOUSANDS[:, 0], "sd": THOUSANDS[:, 1], "target": WITH_POINT["target"]}),
-        "MARK thousands"),
     File("2.750 beside 0.5", "read", table({"mean": WITH_POINT["mean"], "sd": SD, "target": Y}),
          score=score("Normal", THOUSANDS[:, 0] / 1000, SD, Y)),
     *(File(f"a second target, {name}", "refused", table({**_NORMAL, name: Y + 1}),
            f"target,.*{name},.*--target", "--target target", NORMAL)
       for name in ("target_2", "target2", "target.1")),
     File("a date of the target", "read", table({**_NORMAL, "target_date": DATES}), score=NORMAL),
-    File("probabilities of two players", "refused", table({**_PROBS, "prob2": NOT}),
-         "prob,.prob2 --probability", "--probability prob --positive 1", BINARY),
     File("members that vote for classes", "refused", table(
         {**named(range(1, 8), VOTES, "member_"), "label": LABELS}), "classes --members"),
     File("members that are counts", "either", table(
@@ -355,8 +307,8 @@ FILES += [
     File("calibration_curve, and labels", "refused", table(
         {"prob_true": EVENT, "prob_pred": NOT, "label": np.array(["true", "pred"])[HAPPENED]}),
         "prob_pred --classes"),
-    *(File(f"{line}, above the names", "refused", f"{line}\n{table(_NORMAL)}", "row.1 comment")
-      for line in ("# made by R", "#made by R", "# by R, 4.3, Linux")),
+    File("# by R, 4.3, Linux, above the names", "refused",
+         f"# by R, 4.3, Linux\n{table(_NORMAL)}", "row.1 comment"),
     File("header of numpy.savetxt", "refused", f"# {table(_NORMAL)}", "row.1 comment"),
     File("row numbers below #", "read", table({"#": ROWS, **_NORMAL}), score=NORMAL),
     *(File(f"confidences of 50 % or more, {x}", "refused", table(
@@ -382,9 +334,6 @@ FILES += [
     File("samples of darts", "refused", table(
         {"time": DATES, **named(range(11), MEMBERS, "sales_s"), "target": Y}), "sales_s0 --members",
         "--members 'sales_s*'", OF_MEMBERS),
-    File("AutoML, scores called as the target", "refused", table(
-        {"target": HAPPENED, "target_0_score": NOT, "target_1_score": EVENT}),
-        "target_0_score --classes", "--classes target_0_score=0 target_1_score=1", BINARY),
     File("forecasts of R", "refused", table(
         {"": DATES, "Point.Forecast": LOC, "Lo.90": QUANTILES[:, 0], "Hi.90": QUANTILES[:, 4],
          "y": Y}), "Lo.90 --lower", "--lower Lo.90 --upper Hi.90 --level 0.9", INTERVALS),
@@ -405,9 +354,6 @@ FILES += [
            score("Bernoulli", EVENT, HAPPENED, weights=COUNT + 1))
       for name in ("n", "count", "sample_weight")),
     File("weights of patients", "read", table({**_PROBS, "weight": LOC}), score=BINARY),
-    File("the two likeliest classes", "refused", table(
-        {"pred_1": 1 - HAPPENED, "prob_1": FAVOURITE, "pred_2": HAPPENED,
-         "prob_2": (1 - FAVOURITE).round(3), "label": HAPPENED + 1}), "pred_2 --classes"),
     File("probabilities by their ranks", "refused", table(
         {**named("123", -np.sort(-CLASSES, 1), "prob_"), "label": LABELS + 1}), "prob_1 --classes"),
     File("the same frequencies in all rows", "read", table(
@@ -436,10 +382,4 @@ FILES += [
     File("a hub with levels in percent", "refused", table(
         {**HUB, "output_type_id": 100 * HUB["output_type_id"], "observation": Y[_OF]}),
         "levels --quantiles"),
-    File("quantiles of counts", "read", table(
-        {**named(LEVELS, QUANTILES.round(), "q"), "target": COUNT}),
-        score=score("Quantiles", LEVELS, QUANTILES.round(), COUNT)),
-    File("whole targets of normal predictions", "read", table(
-        {"mean": LOC * 10, "sd": SD * 10, "target": (Y * 10).round().astype(int)}),
-        score=score("Normal", LOC * 10, SD * 10, (Y * 10).round())),
 ]  # fmt: skip
