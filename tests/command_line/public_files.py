@@ -10,11 +10,11 @@ import csv
 import dataclasses
 import gzip
 import io
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from tests import oracles
 
@@ -38,8 +38,7 @@ def brier(p, y):
 
 def normal_crps(loc, scale, y):
     z = (y - loc) / scale
-    centred = np.vectorize(math.erf)(z / np.sqrt(2))  # 2 cdf(z) - 1
-    return scale * (z * centred + np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2) - 1 / np.sqrt(np.pi))
+    return scale * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
 
 
 def pinball(levels, values, y):

@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,29 +6,16 @@ import pytest
 from calibjax import distributions, kernels
 from tests import oracles
 
-
-def _data(n, k, seed=0, width=1.0):
-    """Calibrated mixtures of normals and targets drawn from them."""
-    rng = np.random.default_rng(seed)
-    weights = rng.dirichlet(np.ones(k), n)
-    loc, scale = rng.normal(size=(n, k)) * width, rng.uniform(0.1, 1, (n, k)) * width
-    predictions = distributions.Mixture(
-        jnp.asarray(weights), distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
-    )
-    return predictions, distributions.sample_targets(jax.random.key(seed), predictions)
+KERNEL = kernels.TensorProduct(kernels.Exponential(2.0), kernels.SquaredExponential(0.7))
 
 
-def _kernel(length_scale=0.7):
-    return kernels.TensorProduct(kernels.Exponential(2.0), kernels.SquaredExponential(length_scale))
-
-
-def _mixture_h(p, y, q, z, length_scale):
+def _mixture_h(p, y, q, z):
     """h with k_P = exp(−‖difference of all parameters‖ / 2), all sums as loops."""
     point = ([1.0], [y], [0.0]), ([1.0], [z], [0.0])
 
     def expect(one, two):
         return sum(
-            w * v * oracles.squared_exponential_moments(m, s, n, t, length_scale)
+            w * v * oracles.squared_exponential_moments(m, s, n, t, 0.7)
             for w, m, s in zip(*one)
             for v, n, t in zip(*two)
         )
@@ -42,16 +27,18 @@ def _mixture_h(p, y, q, z, length_scale):
 
 @pytest.mark.parametrize("num_components", [1, 3, pytest.param(7, marks=pytest.mark.slow)])
 def test_all_pairs_of_components_enter(num_components):
-    predictions, targets = _data(6, num_components)
-    parts = (predictions.weights, predictions.components.loc, predictions.components.scale)
-    samples = list(zip(zip(*map(np.asarray, parts)), np.asarray(targets)))
-    expected = oracles.h_matrix(functools.partial(_mixture_h, length_scale=0.7), samples)
-    ours = oracles.calibration_kernel_matrix(_kernel(), predictions, targets)
+    random, shape = np.random.default_rng(0), (6, num_components)
+    weights, targets = random.dirichlet(np.ones(num_components), 6), random.normal(size=6)
+    loc, scale = random.normal(size=shape), random.uniform(0.1, 1, shape)
+    predictions = distributions.Mixture(weights, distributions.Normal(loc, scale))
+    samples = list(zip(zip(weights, loc, scale), targets))
+    expected = oracles.h_matrix(_mixture_h, samples)
+    ours = oracles.calibration_kernel_matrix(KERNEL, predictions, targets)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
     (first, _), *_ = samples
     expect = oracles.squared_exponential_moments
     expected = sum(w * expect(m, s, 0.3, 0.0, 0.7) for w, m, s in zip(*first))
-    found = kernels.expectations.single_expectation(_kernel().target, predictions[0], 0.3)
+    found = kernels.expectations.single_expectation(KERNEL.target, predictions[0], 0.3)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 

@@ -22,17 +22,15 @@ ROUGH = K.Exponential(0.7, DISTANCE)
 LANDMARKS = Normal(LOC[:7], SCALE[:7])
 
 
-def plain_matrix(landmarks=slice(7)):
-    """Nyström: K_nr K_rr⁻¹ K_rn."""
-    x = np.stack([LOC, SCALE], 1)
-    full = np.exp(-np.linalg.norm(x[:, None] - x, axis=-1) / 0.7)
-    columns = full[:, landmarks]
-    return columns @ np.linalg.solve(columns[landmarks], columns.T)
+# Nyström: K_nr K_rr⁻¹ K_rn.
+POINTS = np.stack([LOC, SCALE], 1)
+COLUMNS = np.exp(-np.linalg.norm(POINTS[:, None] - POINTS[:7], axis=-1) / 0.7)
+PLAIN = COLUMNS @ np.linalg.solve(COLUMNS[:7], COLUMNS.T)
 
 
 def test_matrix():
     found = K.gram_matrix(K.Nystrom(ROUGH, LANDMARKS), PREDICTIONS)
-    np.testing.assert_allclose(found, plain_matrix(), atol=1e-11)
+    np.testing.assert_allclose(found, PLAIN, atol=1e-11)
     every = K.gram_matrix(K.Nystrom(ROUGH, PREDICTIONS), PREDICTIONS)
     np.testing.assert_allclose(every, K.gram_matrix(ROUGH, PREDICTIONS), atol=1e-11)
 
@@ -42,7 +40,7 @@ def test_estimates_by_features_and_by_pairs(estimator):
     kernel = K.TensorProduct(K.Nystrom(ROUGH, LANDMARKS), K.SquaredExponential(1.0))
     one = K.TensorProduct(K.Exponential(1e300, DISTANCE), kernel.target)
     matrix = np.asarray(oracles.calibration_kernel_matrix(one, PREDICTIONS, TARGETS))
-    matrix = matrix * plain_matrix()
+    matrix = matrix * PLAIN
     diagonal = np.trace(matrix) if estimator is estimators.skce else 0
     expected = (matrix.sum() - diagonal) / (40 * 39 if estimator is estimators.skce else 1600)
     for function in (estimator, jax.jit(estimator)):  # traced data have no features

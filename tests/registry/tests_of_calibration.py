@@ -19,9 +19,8 @@ _AT = {"loc": np.array([-1.0, 0.5, 1.5]), "scale": np.array([0.5, 1.0, 0.7])}
 _AT_TARGETS = a.real(np.array([0.1, -0.5, 1.3]))
 
 
-def _normal(loc, scale, values=None):
+def _normal(loc, scale, values):
     """Normal predictions whose parameters have these names."""
-    values = {"loc": a.LOC, "scale": a.SCALE} if values is None else values
     return Made(Normal, {loc: a.real(values["loc"]), scale: a.positive(values["scale"])})
 
 
