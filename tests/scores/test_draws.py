@@ -35,19 +35,6 @@ def test_against_loops(probs):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_many_draws_are_sorted():
-    x, y = RNG.normal(size=(2, 300)), RNG.normal(size=2)
-    q = RNG.dirichlet(np.ones(300), 2)
-    apart = np.abs(x[:, :, None] - x[:, None])
-    for p, w in ((None, np.full((2, 300), 1 / 300)), (q, q)):
-        near = np.sum(w * np.abs(x - y[:, None]), 1)
-        pairs = np.einsum("nj,nk,njk->n", w, w, apart)
-        expected = near - pairs / 2
-        np.testing.assert_allclose(scores.crps(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12)
-        expected = near - pairs / 2 / (1 - np.sum(w * w, 1))
-        np.testing.assert_allclose(FAIR_CRPS(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12)
-
-
 def test_numbers_only_for_the_crps():
     with pytest.raises(ValueError, match="vectors have an energy_score"):
         FAIR_CRPS(D.Ensemble(X), Y)
