@@ -194,9 +194,6 @@ FILES += [
     File("the largest probability as a column more", "refused", table(
         {**_IRIS, "prob_max": CLASSES.max(1), "label": SPECIES[LABELS]}), "prob_max", " ".join(
         ["--classes", *(f"prob_{x}={x}" for x in SPECIES)]), OF_CLASSES),
-    File("label beside target", "refused", table(
-        {"prob": EVENT, "target": (LABELS == 1).astype(int), "label": HAPPENED}),
-        "label target --target", "--target label --probability prob --positive 1", BINARY),
 ]  # fmt: skip
 
 # Labels that are the model's decisions: `--target` says that they are not.
@@ -327,9 +324,6 @@ FILES += [
         {"mean": LOC, "median": LOC, **named((5, 25, 50, 75, 95), QUANTILES, "q"), "target": Y}),
         "5,.25 --quantiles", "--quantiles 0.05=q5 0.25=q25 0.5=q50 0.75=q75 0.95=q95",
         OF_QUANTILES),
-    File("summaries of posterior draws", "refused", table(
-        {"mean": LOC, "median": LOC, "sd": SD, "q5": QUANTILES[:, 0], "q95": QUANTILES[:, 4],
-         "y": Y}), "--quantiles", "--lower q5 --upper q95 --level 0.9", INTERVALS),
     File("samples of darts", "refused", table(
         {"time": DATES, **named(range(11), MEMBERS, "sales_s"), "target": Y}), "sales_s0 --members",
         "--members 'sales_s*'", OF_MEMBERS),

@@ -25,17 +25,9 @@ def by_tenths(predictions):
     return 17 - jnp.minimum(jnp.floor(predictions.probs * 10), 9).astype(int)
 
 
-def data(n=400, seed=0, dtype=np.float64):
-    """Predictions, some of them 0 and 1, and targets that are calibrated."""
-    rng = np.random.default_rng(seed)
-    p = rng.random(n)
-    p[: n // 10] = np.arange(n // 10) % 2
-    return jnp.asarray(p, dtype), jnp.asarray(rng.random(n) < p).astype(int)
-
-
-def curve(p, y, key=KEY, **options):
+def curve(p, y, **options):
     options = {"binning": TENTHS, "num_draws": 199} | options
-    return estimators.reliability_curve(key, Bernoulli(p), y, **options)
+    return estimators.reliability_curve(KEY, Bernoulli(p), y, **options)
 
 
 def curve_oracle(key, p, y, bins, num_draws, level):
@@ -79,7 +71,11 @@ def curve_oracle(key, p, y, bins, num_draws, level):
     ],
 )
 def test_against_loops(binning, n, num_draws, level, dtype):
-    p, y = data(n, dtype=dtype)
+    """Of calibrated targets; some predictions are 0 and 1."""
+    random = np.random.default_rng(0)
+    p = random.random(n)
+    p[: n // 10] = np.arange(n // 10) % 2
+    p, y = jnp.asarray(p, dtype), jnp.asarray(random.random(n) < p).astype(int)
     ours = curve(p, y, binning=binning, num_draws=num_draws, confidence_level=level)
     expected = curve_oracle(KEY, p, y, np.asarray(binning(Bernoulli(p))), num_draws, level)
     assert ours.confidence_level == level

@@ -12,17 +12,6 @@ from paper_repro.w21 import friedman as w21_friedman
 from tests.paper_repro import write_cifar10
 
 
-def write_cifar100(data, num=6, classes=4):
-    """Files of a network on CIFAR-100; returns the folder."""
-    folder = data.joinpath(*cifar.CIFAR100)
-    folder.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(0)
-    for part in ("val", "test"):
-        np.save(folder / f"{part}_logits.npy", rng.normal(size=(num, classes)).astype(np.float32))
-        np.save(folder / f"{part}_labels.npy", np.arange(num) % classes)
-    return folder
-
-
 def test_cifar10(tmp_path):
     path = write_cifar10(tmp_path, "resnet18", num=6) / cifar.CIFAR10 / "resnet18.csv"
     lines = path.read_text().splitlines()
@@ -68,7 +57,11 @@ NAN_LOGITS = np.where(np.arange(24).reshape(6, 4) == 9, np.nan, LOGITS)
     ],
 )
 def test_cifar100(tmp_path, name, array, message):
-    folder = write_cifar100(tmp_path)
+    folder = tmp_path.joinpath(*cifar.CIFAR100)
+    folder.mkdir(parents=True)
+    for part in ("val", "test"):
+        np.save(folder / f"{part}_logits.npy", LOGITS)
+        np.save(folder / f"{part}_labels.npy", LABELS)
     assert cifar.read_logits(tmp_path, NETWORK, "test")[0].dtype == np.float32
     np.save(folder / f"test_{name}.npy", array)
     with pytest.raises(DataError, match=f"^--data: .*{message}"):
