@@ -10,14 +10,14 @@ from paper_repro.data import communities_crime as l21_crime_data
 from paper_repro.l21 import crime_networks as l21_crime_networks
 from paper_repro.l21 import methods as l21_methods
 
-PART = 40  # communities for recalibration, and for evaluation
+PART = 40  # samples
 COLUMNS = [*{c for names in l21_crime_data.GROUPINGS.values() for c in names.values()}]
 
 
-def write_communities(folder, num=2 * PART + 70, seed=0):
+def test_communities_are_read(tmp_path):
     """Files like those of UCI, with a column that is mostly missing and one missing number."""
+    folder, num, rng = tmp_path / l21_crime_data.FOLDER, 150, np.random.default_rng(0)
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(seed)
     columns = {name: ["1"] * num for name in l21_crime_data.NOT_PREDICTIVE}
     columns["communityname"] = ["town"] * num
     columns |= {name: [f"{x:.2f}" for x in rng.random(num)] for name in sorted(COLUMNS)}
@@ -29,11 +29,6 @@ def write_communities(folder, num=2 * PART + 70, seed=0):
     (folder / "communities.names").write_text(f"Title: x\n@relation y\n{names}@data\n")
     lines = "\n".join(",".join(row) for row in zip(*columns.values()))
     (folder / "communities.data").write_text(lines + "\n")
-    return columns
-
-
-def test_communities_are_read(tmp_path):
-    columns = write_communities(tmp_path / l21_crime_data.FOLDER)
     found = l21_crime_data.read_communities(tmp_path)
     numbers = {
         name: np.array([float(x) for x in columns[name]])
