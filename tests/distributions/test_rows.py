@@ -43,10 +43,6 @@ def test_shared_parameters_stay():
     assert len(p) == 4
     np.testing.assert_array_equal(p[2].values, [4, 5])
     np.testing.assert_array_equal(p[2].levels, levels)
-    normal = distributions.Normal([0, 1, 2], 2.0)[1:]
-    np.testing.assert_array_equal(normal.loc, [1, 2])
-    assert len(normal) == 2
-    np.testing.assert_array_equal(normal.scale, [2, 2])
     components = distributions.Normal(np.arange(6.0).reshape(3, 2), np.ones((3, 2)))
     mixture = distributions.Mixture(np.array([0.3, 0.7]), components)
     assert len(mixture) == 3

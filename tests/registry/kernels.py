@@ -128,7 +128,6 @@ def _prediction_kernels():
 def _points():
     # Other shapes are other points.
     alone = (*a.ALONE, "leading axis", "one more axis", "matrix", "first column", "transposed")
-    alone += ("tuple",)  # a pytree, whose leaves are the coordinates
     heuristic, counted = "kernels.median_heuristic", np.array([10, 20, 40, 0, 3, 17, 25, 100])
     of_numbers = {
         "Euclidean": distances.Euclidean(),
