@@ -170,7 +170,7 @@ ALL = FAMILIES | {
     name: _family(name, targets, _TARGET_KERNEL, None, parameters)
     for name, (targets, parameters) in _WITHOUT_EXPECTATIONS.items()
 }
-_EQUAL_DRAWS = Family(distributions.Ensemble, {"values": a.real(_DRAWS)}, a.real(a.Y))
+EQUAL_DRAWS = Family(distributions.Ensemble, {"values": a.real(_DRAWS)}, a.real(a.Y))
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
 
 
@@ -227,10 +227,10 @@ _SHARED = (
 def _of_members():
     """Calls for ensembles, and for draws that estimators number."""
     found = [FAMILIES["Ensemble"].call("scores.energy_score")]
-    found.append(_EQUAL_DRAWS.call("scores.energy_score", "equal draws"))
+    found.append(EQUAL_DRAWS.call("scores.energy_score", "equal draws"))
     for name in ("energy_score", "crps"):
         score = functools.partial(getattr(scores, name), estimator="fair")
-        for family, label in ((FAMILIES["Ensemble"], "fair"), (_EQUAL_DRAWS, "fair, equal draws")):
+        for family, label in ((FAMILIES["Ensemble"], "fair"), (EQUAL_DRAWS, "fair, equal draws")):
             found.append(family.call(f"scores.{name}", label, score))
     index = np.arange(len(_DRAWS), dtype=np.int32)
     draws = distributions.Ensemble(_DRAWS.astype(float), None, index)

@@ -4,10 +4,10 @@ import numpy as np
 import numpyro.distributions as numpyro
 from sklearn.linear_model import BayesianRidge
 
-from calibjax import distributions, estimators
+from calibjax import estimators
 from tests.registry import arguments as a
 from tests.registry.arguments import call
-from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
+from tests.registry.families import BERNOULLI, CATEGORICAL, EQUAL_DRAWS, FAMILIES, NORMAL
 
 _BINNING = estimators.UniformBins(3)
 _BAND = {
@@ -53,17 +53,11 @@ def _curves():
 
 
 def _pit():
-    members = a.real(np.stack([a.LOC, a.LOC + 0.5, a.LOC - 1.0], 1))
     covers, values = "estimators.pit_values", a.unit(a.CONFIDENCES, without=a.ALONE)
     levels = a.positive(np.array([0.1, 0.5, 0.9]), without=(*a.ALONE, *a.OPTIONAL))
     return [
         *(FAMILIES[name].call(covers) for name in ("Normal", "Poisson")),
-        call(
-            covers,
-            "Ensemble",
-            predictions=a.made(distributions.Ensemble, values=members),
-            targets=a.real(a.Y),
-        ),
+        EQUAL_DRAWS.call(covers, "Ensemble"),
         call("estimators.pit_counts", values=values, num_bins=a.integer(4), **_BAND),
         *(
             call(
