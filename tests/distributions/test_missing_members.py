@@ -67,18 +67,14 @@ def test_ranks():
         jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
-def pool_kernel(target):
-    pools = kernels.Exponential(1.0, distances.MaximumMeanDiscrepancy(target))
-    return kernels.TensorProduct(pools, target)
-
-
 def test_estimate_of_the_skce():
     with jax.enable_x64(True):
         target = kernels.SquaredExponential(1.0)
-        test = hypothesis_tests.ensemble_skce_test
+        pools = kernels.Exponential(1.0, distances.MaximumMeanDiscrepancy(target))
+        data = kernels.TensorProduct(pools, target), ENSEMBLES, TARGETS
+        test = functools.partial(hypothesis_tests.ensemble_skce_test, KEY, *data, num_draws=19)
         weights = RNG.uniform(0.5, 1.5, N)
-        found = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19)
-        weighted = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19, weights=weights)
+        found, weighted = test(), test(weights=weights)
 
     def discrepancy(p, q):
         squared = k(p, p).mean() + k(q, q).mean() - 2 * k(p, q).mean()

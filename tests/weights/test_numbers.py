@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators
+from calibjax import estimators
 from calibjax import hypothesis_tests as H
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
 from tests import oracles
+from tests.estimators.test_binned import DEBIASED
 from tests.weights import laws
 from tests.weights.laws import CONFIDENCES, KERNEL, KEY, NORMALS, TARGETS, WHITE, N, rows
 from tests.weights.laws import OF_REDRAWS as LAST
@@ -18,11 +19,8 @@ from tests.weights.laws import WEIGHTS as COUNTS
 
 W = 0.3 * COUNTS
 EFFECTIVE = W.sum() ** 2 / (W**2).sum()
-BINARY, CORRECT = Bernoulli(CONFIDENCES), laws.CORRECT
 CLASSES, LABELS = laws.CLASSES, laws.LABELS
-LOCAL = laws.FEATURES, CONFIDENCES, CORRECT
-ECE = functools.partial(estimators.ece, notion="canonical")
-DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
+LOCAL = laws.FEATURES, CONFIDENCES, laws.CORRECT
 close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-14)
 
 
