@@ -153,7 +153,7 @@ class _Plain:
 
 
 def test_wrong_input():
-    with pytest.raises(TypeError, match="recalibrations.*: expected a record.* got _Plain"):
+    with pytest.raises(TypeError, match=r"s\['plain'\].*: expected a record.* got _Plain"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
     with pytest.raises(TypeError, match="recalibrations: expected a dictionary .* none of them"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"nothing": AffineScaling()})
@@ -196,8 +196,6 @@ def test_what_cannot_be_fitted_is_said(everywhere):
     assert f"unfit           not fitted  {reason}" in str(found)
     with pytest.raises(ValueError, match="at least one that can be fitted, got 'unfit': .*no max"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"unfit": _Unfit(everywhere)})
-    with pytest.raises(TypeError, match=r"recalibrations\['unfit'\]: expected a record"):
-        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"unfit": object()})
 
 
 def test_smallest_rank_by_hand():
