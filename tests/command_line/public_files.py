@@ -126,14 +126,11 @@ def hub(models=("FluSight-baseline",), kind="quantile", values=QUANTILES, ids=LE
     rows = np.indices((len(models), N, len(ids))).reshape(3, -1)
     m, i, j = np.random.default_rng(0).permutation(rows, 1)
     return {
-        **{"model_id": np.array(models)[m], **_task(i), "horizon": i % 2},
+        **{"model_id": np.array(models)[m], "location": np.array(["01", "1", "US"])[i % 3]},
+        **{"target_end_date": DATES[i // 3], "horizon": i % 2},
         **{"target": ["wk inc flu hosp"] * len(i), "output_type": [kind] * len(i)},
         **{"output_type_id": np.array(ids)[j], "value": (values[i, j] + m).round(2)},
     }, i
-
-
-def _task(i):
-    return {"location": np.array(["01", "1", "US"])[i % 3], "target_end_date": DATES[i // 3]}
 
 
 HUB, _OF = hub()
