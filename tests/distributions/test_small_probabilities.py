@@ -78,12 +78,11 @@ def test_probabilities_that_were_replaced_alone(family):
     is_binary = family is distributions.Bernoulli
     with jax.enable_x64(False):
         batch = distributions.with_features(family(ONE if is_binary else TWO), ONE).distribution
-        clipped = jnp.clip(batch.probs, 0.01, 0.99)
-        replaced = dataclasses.replace(batch, probs=clipped)
-        expected = scores.negative_log_likelihood(family(clipped), LABELS)
-        np.testing.assert_allclose(
-            scores.negative_log_likelihood(replaced, LABELS), expected, rtol=1e-6
-        )
+        for probs in (jnp.clip(batch.probs, 0.01, 0.99), jnp.round(batch.probs)):
+            replaced = dataclasses.replace(batch, probs=probs)
+            expected = scores.negative_log_likelihood(family(probs), LABELS)
+            found = scores.negative_log_likelihood(replaced, LABELS)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_impossible_outcomes_are_infinite():
