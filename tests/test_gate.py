@@ -434,7 +434,16 @@ KNOWN = {
         lambda: kernels.default_kernel(Ensemble(np.zeros((N, 2)))),
         "predictions: expected values that differ for a length scale, got one",
     ),
-    "a stream without landmarks": (
+    "streaming with a narrow kernel": (
+        lambda: streaming.SKCE(
+            kernels.TensorProduct(
+                kernels.Nystrom(kernels.Constant(), distributions.Beta(CONFIDENCES, CONFIDENCES)),
+                kernels.SquaredExponential(1e-3),
+            )
+        ).init(),
+        "kernel.target: expected a length scale >= .* for Beta predictions",
+    ),
+    "streaming without landmarks": (
         lambda: streaming.SKCE(OF_NUMBERS, Y).init(),
         r"kernel: expected TensorProduct\(Nystrom\(kernel, landmarks\), target kernel\)",
     ),

@@ -55,10 +55,10 @@ def test_temperatures_near_the_ends_of_the_range(temperature):
 @pytest.mark.parametrize("start", [5.0, 0.1, -5.0])
 def test_roots_between_steep_and_flat_slopes(start):
     """Where the secant hardly moves there need not be a root."""
-    found = _root(lambda x: jnp.expm1(30 * x), *jnp.array([start, -10.0, 10.0]))
-    np.testing.assert_allclose(found, 0, atol=1e-9)
-    found = _root(lambda x: -jnp.expm1(-30 * x), *jnp.array([start, -10.0, 10.0]))
-    np.testing.assert_allclose(found, 0, atol=1e-9)
+    for rate in (30, -30):
+        slope = lambda x, r=rate: np.sign(r) * jnp.expm1(r * x)  # noqa: E731
+        found = _root(slope, *jnp.array([start, -10.0, 10.0]))
+        np.testing.assert_allclose(found, 0, atol=1e-9)
 
 
 def test_logits_where_probabilities_underflow():
