@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
@@ -78,6 +79,11 @@ def list_of_experiments() -> str:
     return "\n".join([*lines, "", "It is run in the root of the repository."])
 
 
+def chosen(only: Sequence[str]) -> list[str]:
+    """The experiments of these names and papers, in their order."""
+    return [name for name in EXPERIMENTS if name.startswith(tuple(only))]
+
+
 @command_line.program
 def main() -> None:
     """Runs the chosen experiments one after the other, in float64."""
@@ -91,7 +97,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = list_of_experiments()
     run, options = command_line.parse(parser)
-    names = [name for name in EXPERIMENTS if name.startswith(tuple(options.only))]
+    names = chosen(options.only)
     command_line.set_up(run)
     for i, name in enumerate(names, start=1):
         log(f"[{i}/{len(names)}] {name}, preset {run.preset}")

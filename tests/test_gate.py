@@ -406,10 +406,6 @@ KNOWN = {
         ),
         "crps has no closed form for Mixture of Laplace",
     ),
-    "components that are no distributions": (
-        lambda: scores.crps(distributions.Mixture(None, np.zeros((N, 2))), Y),
-        "predictions.components: expected distributions such as",
-    ),
     "a curve of classes": (
         lambda: estimators.reliability_curve(
             KEY, Categorical(PROBS), VALUES, binning=estimators.UniformBins(5)

@@ -299,7 +299,7 @@ def _refuse(labels: np.ndarray, weights: Weights, num_classes: int) -> None:
 
 # Grid of log T: the range, and a step beyond its ends.
 _GRID = np.arange(-21, 22) / 2
-_MAX_ITERATIONS = 60
+_MAX_ITERATIONS = 100
 
 Loss = Callable[..., jax.Array]
 
@@ -429,13 +429,7 @@ def _minimise(
     losses = lax.map(objective, grid)
     index, exists = _lowest_basin(losses)
     ends = grid[index - 1], grid[index + 1]
-    # The implicit function theorem for derivatives with respect to the data.
-    best = lax.custom_root(
-        jax.jit(jax.grad(objective)),
-        grid[index],
-        lambda slope, start: _root(slope, start, *ends),
-        lambda linear, value: value / linear(jnp.ones_like(value)),
-    )
+    best = _root(jax.jit(jax.grad(objective)), grid[index], *ends)
     return jnp.where(exists, jnp.exp(best), jnp.nan), losses
 
 
@@ -469,32 +463,48 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _root(
     slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Root of an increasing slope, by the secant method.
+    """Root of an increasing slope, with the derivatives of the implicit function theorem."""
+    return lax.custom_root(
+        slope,
+        start,
+        lambda slope, start: _search(slope, start, low, high),
+        lambda linear, value: value / linear(jnp.ones_like(value)),
+    )
 
-    It bisects if the secant leaves the interval or moves by more than half of the last change, or
-    if a slope is unknown. Points with a slope that is not finite are beyond the minimum. Between a
-    steep and a flat slope the secant hardly moves: the change before the last must be small, too.
+
+def _search(
+    slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """Root of an increasing slope, by the secant method with Brent's safeguards.
+
+    It bisects if the secant leaves the interval or moves by more than half of the change before the
+    last, or if a slope is unknown. Points with a slope that is not finite are beyond the minimum.
+    Between a steep and a flat slope the secant hardly moves: no step is shorter than the tolerance,
+    so that the search ends when two points that are this close have the root between them.
     """
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
     def unfinished(state: tuple) -> jax.Array:
-        *_, last, change, num_steps = state
-        is_found = (change <= tolerance) & (last <= math.sqrt(tolerance))
+        *_, is_found, num_steps = state
         return ~is_found & (num_steps < _MAX_ITERATIONS)
 
     def step(state: tuple) -> tuple:
-        x, low, high, before, slope_before, _, change, num_steps = state
+        x, low, high, before, slope_before, last, change, _, num_steps = state
         value = slope(x)
         is_beyond = jnp.where(jnp.isfinite(value), value > 0, x > start)
         low, high = jnp.where(is_beyond, low, x), jnp.where(is_beyond, x, high)
+        is_found = (value == 0) | (high - low <= 2 * tolerance)
         secant = x - value * (x - before) / (value - slope_before)
-        is_near = (low <= secant) & (secant <= high) & (jnp.abs(secant - x) <= 0.5 * change)
+        is_near = (low <= secant) & (secant <= high) & (jnp.abs(secant - x) <= 0.5 * last)
         new = jnp.where(is_near, secant, 0.5 * (low + high))
+        new = jnp.where(is_found & jnp.isfinite(secant), jnp.clip(secant, low, high), new)
+        is_short = ~is_found & (jnp.abs(new - x) < tolerance)
+        new = jnp.where(is_short, x + jnp.where(is_beyond, -tolerance, tolerance), new)
         new = jnp.where(value == 0, x, new)
-        return new, low, high, x, value, change, jnp.abs(new - x), num_steps + 1
+        return new, low, high, x, value, change, jnp.abs(new - x), is_found, num_steps + 1
 
     nan, infinity = jnp.full_like(start, jnp.nan), jnp.full_like(start, jnp.inf)
-    first = start, low, high, start, nan, infinity, infinity, 0
+    first = start, low, high, start, nan, infinity, infinity, False, 0
     return lax.while_loop(unfinished, step, varying_as(first, (start, low, high)))[0]
 
 

@@ -300,8 +300,9 @@ FILES += [
     File("calibration_curve, and labels", "refused", table(
         {"prob_true": EVENT, "prob_pred": NOT, "label": np.array(["true", "pred"])[HAPPENED]}),
         "prob_pred --classes"),
-    File("# by R, 4.3, Linux, above the names", "refused",
-         f"# by R, 4.3, Linux\n{table(_NORMAL)}", "row.1 comment"),
+    *(File(f"{x}, above the names", "refused", f"{x}\n{table(_NORMAL)}", "row.1 comment")
+      for x in ("#made by R", "# by R, 4.3, Linux")),
+    File("lines, 2.750 is 2750", "refused", table(WITH_POINT, "|"), "--sep", name="money.txt"),
     File("header of numpy.savetxt", "refused", f"# {table(_NORMAL)}", "row.1 comment"),
     File("row numbers below #", "read", table({"#": ROWS, **_NORMAL}), score=NORMAL),
     *(File(f"confidences of 50 % or more, {x}", "refused", table(

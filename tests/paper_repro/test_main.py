@@ -24,9 +24,11 @@ def test_the_help_describes_every_experiment():
 
 def test_every_experiment_is_one_of_a_paper():
     """`make paper` runs one paper after the other."""
-    assert {name.partition("_")[0] for name in everything.EXPERIMENTS} == {*everything.PAPERS}
+    of_papers = [name for paper in everything.PAPERS for name in everything.chosen([paper])]
+    assert of_papers == list(everything.EXPERIMENTS) == everything.chosen(everything.PAPERS)
     makefile = (source.ROOT / "Makefile").read_text()
     assert f"\nPAPERS = {' '.join(everything.PAPERS)}\n" in makefile
+    assert "\npaper: $(PAPERS:%=paper-%) " in makefile
 
 
 def test_every_experiment_has_every_preset():
