@@ -26,7 +26,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-qx", "-rfE", "-n0", "--tb=no", "-p",
 PYTEST += ["-m", "not slow and not optimised"]
 # Where files are tested elsewhere than in a folder of that name, and laws about all calls.
 TESTED_IN = {"binnings": "estimators", "reductions": "estimators"}
-TESTED_IN |= {"operators": "operators kernels hypothesis_tests/test_aggregated.py"}
+TESTED_IN |= {"operators": "operators kernels hypothesis_tests laws/test_export.py"}
 TESTED_IN |= {"_core": "test_gate.py test_pytree.py distributions kernels recalibration"}
 TESTED_IN |= {"distances": "distances test_units.py", "distributions": "distributions scores"}
 TESTED_IN |= {"kernels": "kernels estimators", "recalibration": "recalibration test_logits.py"}

@@ -271,13 +271,6 @@ def test_largest_label():
         checks.integer("targets", np.array([largest + 1]))
 
 
-class _Plain:
-    """No pytree."""
-
-    def sample(self, key):
-        return key
-
-
 @calibjax.checked(minimum=2, copies=True)
 def mean_residual(key, predictions, targets, *, weights=None, norm: float = 1.0):
     """A user's own estimator."""
@@ -421,10 +414,6 @@ KNOWN = {
             max_bins=1,
         ),
         "expected at most max_bins = 1 different bins, got",
-    ),
-    "distributions that are no pytrees": (
-        lambda: scores.negative_log_likelihood(_Plain(), Y),
-        "predictions: expected a distribution that is a pytree, got .*calibjax.record",
     ),
     "default kernels of equal certain predictions": (
         lambda: kernels.default_kernel(Ensemble(np.zeros((N, 2)))),

@@ -115,6 +115,16 @@ def test_sums_against_pairs(name):
     np.testing.assert_allclose(found, np.average(h, weights=masses), rtol=0, atol=1e-12)
 
 
+def test_diagonal_of_draws_by_hand():
+    predictions = _predictions("monte carlo")
+    z = np.asarray(predictions.draws.values)
+    k = lambda x, y: np.exp(-np.square(x - y) / (2 * ELL**2))  # noqa: E731
+    pairs = (k(z[:, :, None], z[:, None]).sum((1, 2)) - M) / (M * (M - 1))
+    expected = 1 - 2 * k(TARGETS[:, None], z).mean(1) + pairs
+    h = oracles.calibration_kernel_matrix(CONSTANT, predictions, TARGETS)
+    np.testing.assert_allclose(np.diagonal(h), expected, rtol=1e-9)
+
+
 def test_the_place_does_not_matter():
     """Nor for rounding: of multiples of 1/64, of which single precision has those around 4096."""
     values, targets = (np.float32(np.round(64 * x) / 64) for x in (VALUES, TARGETS))
