@@ -139,6 +139,7 @@ def test_mmce_scaling_against_scipy():
     r = RNG.beta(3, 1.5, (7, 60))
     correct = (RNG.uniform(size=(7, 60)) < np.where(r > 0.7, r - 0.3, r)).astype(int)
     r[4:] = np.repeat([0.3, 0.6], 30)
+    r[4, 29:31] = 0.45  # one of each class is on the threshold
     correct[4:] = np.repeat([[0, 1], [1, 1], [1, 0]], 30, 1)
     params = jax.jit(jax.vmap(MMCEScaling().fit))(r, correct)
     assert np.isnan(params.slope).tolist() == [False] * 4 + [True, True, False]
