@@ -187,6 +187,7 @@ CONFIDENCES = np.float32([0.1, 0.3, 0.35, 0.6, 0.7, 0.9])
 PROBS, Y = np.stack([1 - CONFIDENCES, CONFIDENCES], 1), np.float32([0.3, -1, 0.4, 2, 0.1, -0.7])
 NORMALS = Normal(Y, 1.0)
 KEY, WHITE, EXPONENTIAL = jax.random.key(0), kernels.White(), kernels.Exponential()
+BINNING = estimators.UniformBins(5)
 OF_CLASSES = kernels.TensorProduct(EXPONENTIAL, WHITE)
 OF_NUMBERS = kernels.TensorProduct(EXPONENTIAL, kernels.SquaredExponential())
 
@@ -400,18 +401,12 @@ KNOWN = {
         "crps has no closed form for Mixture of Laplace",
     ),
     "a curve of classes": (
-        lambda: estimators.reliability_curve(
-            KEY, Categorical(PROBS), VALUES, binning=estimators.UniformBins(5)
-        ),
+        lambda: estimators.reliability_curve(KEY, Categorical(PROBS), VALUES, binning=BINNING),
         "predictions: expected Bernoulli, got .*top_label makes them",
     ),
     "a curve of more bins than it may have": (
         lambda: estimators.reliability_curve(
-            KEY,
-            distributions.Bernoulli(CONFIDENCES),
-            VALUES,
-            binning=estimators.UniformBins(5),
-            max_bins=1,
+            KEY, distributions.Bernoulli(CONFIDENCES), VALUES, binning=BINNING, max_bins=1
         ),
         "expected at most max_bins = 1 different bins, got",
     ),

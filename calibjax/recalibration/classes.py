@@ -463,13 +463,17 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _root(
     slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Root of an increasing slope, with the derivatives of the implicit function theorem."""
-    return lax.custom_root(
-        slope,
-        start,
-        lambda slope, start: _search(slope, start, low, high),
-        lambda linear, value: value / linear(jnp.ones_like(value)),
-    )
+    """Root of an increasing slope, with the derivatives of the implicit function theorem.
+
+    Where the slope is flat the derivatives are zero.
+    """
+
+    def solve(linear: Callable[[jax.Array], jax.Array], value: jax.Array) -> jax.Array:
+        curvature = linear(jnp.ones_like(value))
+        return value / jnp.where(curvature == 0, jnp.inf, curvature)
+
+    search = functools.partial(_search, low=low, high=high)
+    return lax.custom_root(slope, start, search, solve)
 
 
 def _search(

@@ -55,10 +55,11 @@ def test_temperatures_near_the_ends_of_the_range(temperature):
 @pytest.mark.parametrize("start", [5.0, 0.1, -5.0, 0.3])
 def test_roots_between_steep_and_flat_slopes(start):
     """Where the secant hardly moves there need not be a root; one that is found is not left."""
+    ends = jnp.array([start, -10.0, 10.0])
     for rate in (30, -30):
         slope = lambda x, r=rate: np.sign(r) * jnp.expm1(r * (x - 0.3))  # noqa: E731
-        found = _root(slope, *jnp.array([start, -10.0, 10.0]))
-        np.testing.assert_allclose(found, 0.3, rtol=1e-14)
+        np.testing.assert_allclose(_root(slope, *ends), 0.3, rtol=1e-14)
+    assert jax.grad(lambda t: _root(lambda x: 0 * t * x, *ends))(1.0) == 0  # a flat slope
 
 
 def test_logits_where_probabilities_underflow():
