@@ -44,7 +44,7 @@ NEAR["halves"] = Neighbourhood(kernels.SquaredExponential(0.7), above_a_half), _
 
 @pytest.mark.parametrize("name", NEAR)
 def test_means_near_points(name):
-    """Also where params go through `jit`."""
+    """Also where params go through `jit`; a confidence that is NaN stays so."""
     near, logs = NEAR[name]
     bins = (lambda p: p > 0.5) if name == "halves" else (lambda p: np.ceil(p * BINS))
     logs = np.where(bins(POINTS[0])[:, None] == bins(CONFIDENCES), logs, -np.inf)
@@ -52,7 +52,8 @@ def test_means_near_points(name):
     expected = weights @ CORRECT / weights.sum(1)
     method = LocalRecalibration(near)
     params = jax.jit(method.fit)(*CALIBRATION)
-    np.testing.assert_allclose(jax.jit(method.apply)(params, *POINTS), expected, atol=1e-12)
+    points, expected[-1] = (np.append(POINTS[0][:-1], np.nan), POINTS[1]), np.nan
+    np.testing.assert_allclose(jax.jit(method.apply)(params, *points), expected, atol=1e-12)
 
 
 def test_bins_of_the_calibration_samples():
