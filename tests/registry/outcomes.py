@@ -87,7 +87,7 @@ def eager_outcome(call, name, mutant, valid, right):
     """Outcome of a call outside of `jit`, and what came."""
     try:
         result = evaluate(call, {**valid, name: mutant.value})
-    except Exception as error:
+    except Exception as error:  # crashes are outcomes, too
         outcome = Outcome.REFUSED if isinstance(error, REFUSALS) else Outcome.CRASH
         return outcome, f"{type(error).__name__}: {error}"
     leaves = numbers_of(result)
