@@ -382,6 +382,7 @@ def misses_of_shifted(truth, n, has_weights, key):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(("n", "has_weights"), [(128, False), (272, True)])
 def test_intervals_of_shifted_normals(n, has_weights):
     """The truth is that of many samples; weighted, 272 (E w)² / E w² = 272 / e samples count."""
@@ -407,6 +408,7 @@ SLOW = pytest.mark.slow
 NAMES = [pytest.param(x, marks=() if x.endswith("quick") else SLOW) for x in ROWS]
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.filterwarnings("ignore:predictions. targets are resampled")
 @pytest.mark.parametrize("name", NAMES)
 def test_rates(name):
