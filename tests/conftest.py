@@ -101,15 +101,6 @@ def _compilation(request):
 
 
 @pytest.fixture
-def optimised():
-    """For simulations, which run for longer than their programs are compiled."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.fixture
 def data_dir():
     """Folder with the published data, from the environment variable CALIBJAX_DATA."""
     folder = os.environ.get("CALIBJAX_DATA", "")

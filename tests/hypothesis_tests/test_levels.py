@@ -24,6 +24,13 @@ from calibjax import hypothesis_tests as H
 from calibjax import kernels as K
 from tests import oracles
 
+
+@pytest.fixture(autouse=True, scope="module")
+def _optimised(_compilation):
+    """Simulations run for longer than their programs are compiled."""
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 LEVEL = 0.05, 0.05
 ANY = 0, 1
 W21 = oracles.normal_kernel()
@@ -382,7 +389,6 @@ def misses_of_shifted(truth, n, has_weights, key):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(("n", "has_weights"), [(128, False), (272, True)])
 def test_intervals_of_shifted_normals(n, has_weights):
     """The truth is that of many samples; weighted, 272 (E w)² / E w² = 272 / e samples count."""
@@ -408,7 +414,6 @@ SLOW = pytest.mark.slow
 NAMES = [pytest.param(x, marks=() if x.endswith("quick") else SLOW) for x in ROWS]
 
 
-@pytest.mark.usefixtures("optimised")
 @pytest.mark.filterwarnings("ignore:predictions. targets are resampled")
 @pytest.mark.parametrize("name", NAMES)
 def test_rates(name):
