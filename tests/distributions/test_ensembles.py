@@ -47,7 +47,7 @@ def test_rows_of_one_index_may_be_rounded_differently():
 
     @jax.jit
     def score(ensembles):
-        hotter = jax.vmap(lambda p: p.tempered(2.0))(ensembles)
+        hotter = jax.jit(jax.vmap(lambda p: p.tempered(2.0)))(ensembles)
         return scores.crps(hotter, jnp.zeros(430), reduction="none")
 
     assert np.isfinite(score(shared)).all()

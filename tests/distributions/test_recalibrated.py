@@ -79,7 +79,7 @@ def test_batches_of_them():
     assert stats.kstest(np.asarray(draws), cdf).pvalue > 0.01
     few, ys = jax.tree.map(lambda x: x[:5], batch), draws[:5]
     mean = scores.crps(with_features(few, ys), ys)
-    np.testing.assert_allclose(mean, jnp.mean(jax.vmap(P.crps)(ys)), rtol=1e-5)
+    np.testing.assert_allclose(mean, jnp.mean(jax.jit(jax.vmap(P.crps))(ys)), rtol=1e-5)
     hotter = TemperatureScaling().apply(2.0, batch)
     expected = TemperatureScaling().apply(2.0, batch.distribution)
     jax.tree.map(np.testing.assert_allclose, hotter.distribution, expected)
@@ -90,7 +90,7 @@ def test_batches_of_them():
 def test_densities_far_outside_are_finite(alpha, dtype):
     """Where the distribution function is 0 or 1 to the last digit."""
     p = Recalibrated(Normal(dtype(0), dtype(1)), Beta(dtype(alpha), dtype(alpha)))
-    values = jax.vmap(p.log_prob)(np.array([-12, -8, -5.5, 5.5, 8, 12], dtype))
+    values = jax.jit(jax.vmap(p.log_prob))(np.array([-12, -8, -5.5, 5.5, 8, 12], dtype))
     assert np.all(np.isfinite(values))
     assert np.all(np.diff(values[:3]) > 0)
     assert np.all(np.diff(values[3:]) < 0)

@@ -76,7 +76,7 @@ def test_jackknife_in_linear_time(name, weighted, monkeypatch):
     of_predictions, of_targets, predictions, targets = _linear_cases(n)[name]
     kernel = kernels.TensorProduct(of_predictions, of_targets)
     samples = predictions, jnp.asarray(targets)
-    rows = jax.vmap(jax.vmap(sample_pair, (None, None, 0)), (None, 0, None))
+    rows = jax.jit(jax.vmap(jax.vmap(sample_pair, (None, None, 0)), (None, 0, None)))
     matrix = np.asarray(rows(kernel, samples, samples))
     weights = np.random.default_rng(1).uniform(0, 2, n) if weighted else None
     estimate, error = jackknife(matrix, weights)

@@ -204,11 +204,11 @@ def test_bets_are_fair(name):
         edges = np.arange(NUM_CELLS) / NUM_CELLS
         levels = (edges[:, None] + (nodes + 1) / 2 / NUM_CELLS).reshape(-1)
         weights = np.tile(weights / 2 / NUM_CELLS, NUM_CELLS)
-        values = jax.vmap(jax.tree.map(lambda x: x[0], last).icdf)(jnp.asarray(levels))
+        values = jax.jit(jax.vmap(jax.tree.map(lambda x: x[0], last).icdf))(jnp.asarray(levels))
     else:
         values = support
         one = jax.tree.map(lambda x: x[0], last)
-        weights = np.exp(jax.vmap(one.log_prob)(jnp.asarray(values)))
+        weights = np.exp(jax.jit(jax.vmap(one.log_prob))(jnp.asarray(values)))
     if name != "Ensemble":
         rows = jax.tree.map(lambda x: jnp.repeat(x, len(values), 0), last)
     given = forecasts_of(rows, values)

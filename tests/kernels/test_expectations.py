@@ -42,7 +42,7 @@ def test_float32_keeps_five_digits_of_narrow_predictions(family):
     kernel = kernels.SquaredExponential(np.float32(1.0))
     centered = functools.partial(compiled.centered_kernel, kernel)
     p, q = predictions
-    found = jax.vmap(centered)(p, y[0], q, y[1])
+    found = jax.jit(jax.vmap(centered))(p, y[0], q, y[1])
     assert found.dtype == np.float32
     one, two = (zip(zip(*x[:2]), x[2]) for x in zip(*(x.astype(float) for x in (loc, spread, y))))
     expected = [oracles.normal_h(*a, *b, 1.0, np.inf) for a, b in zip(one, two)]
@@ -95,7 +95,9 @@ def test_targets_far_apart_have_features_where_there_are_many():
     some = jax.tree.map(lambda x: x[::20], predictions)
     assert prepare_features(kernel, some, y[::20]) is None
     prepared = prepare_features(kernel, predictions, jnp.asarray(y))
-    found = jax.vmap(lambda p, y: features(kernel, prepared, p, y))(some, jnp.asarray(y[::20]))
+    found = jax.jit(jax.vmap(lambda p, y: features(kernel, prepared, p, y)))(
+        some, jnp.asarray(y[::20])
+    )
     assert found.shape[1] > 200
     loc, scale, y = (x[::20] for x in (loc, scale, y))
 
@@ -114,7 +116,7 @@ def test_features_of_sums_and_multiples(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     combined = 0.5 * (kernel.target + 3.0 * kernel.target)
     one, two = (
-        jax.vmap(lambda p, y, k=k, f=f: features(k, f, p, y))(predictions, targets)
+        jax.jit(jax.vmap(lambda p, y, k=k, f=f: features(k, f, p, y)))(predictions, targets)
         for k in (kernel.target, combined)
         for f in [prepare_features(k, predictions, targets)]
     )

@@ -146,7 +146,7 @@ def test_mmce_scaling_against_scipy():
     for i in range(4):
         found = params.slope[i], params.intercept[i]
         np.testing.assert_allclose(found, smallest_loss(r[i], correct[i]), rtol=1e-6, atol=1e-6)
-    images = jax.vmap(MMCEScaling().apply)(params, np.sort(r, 1))
+    images = jax.jit(jax.vmap(MMCEScaling().apply))(params, np.sort(r, 1))
     assert np.all(jnp.diff(images[:4], axis=1) >= 0)
     np.testing.assert_allclose(images[6], 0.5, atol=1e-6)
 

@@ -70,7 +70,7 @@ def test_identity(name):
     method, predictions, targets = (LIKELY | OTHERS)[name]
     found = applied(method, method.identity(predictions), predictions)
     one, other = (
-        p.values if name == "shift" else jax.vmap(lambda p, y: p.log_prob(y))(p, targets)
+        p.values if name == "shift" else jax.jit(jax.vmap(lambda p, y: p.log_prob(y)))(p, targets)
         for p in (found, predictions)
     )
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

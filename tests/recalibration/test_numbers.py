@@ -65,7 +65,7 @@ def test_normal_scores_of_other_distributions():
     z = norm.ppf(stats.gamma.cdf(targets, 1 + SCALE))
     found = AFFINE.apply(AFFINE.fit(predictions, targets), predictions)
     assert isinstance(found, Recalibrated)
-    levels = jax.vmap(lambda p, y: p.cdf(y))(found, targets)
+    levels = jax.jit(jax.vmap(lambda p, y: p.cdf(y)))(found, targets)
     np.testing.assert_allclose(levels, norm.cdf((z - z.mean()) / z.std()), rtol=1e-3)
 
 
@@ -164,7 +164,7 @@ LEVELS = norm.cdf(Z)
 
 
 def levels_of(predictions):
-    return jax.vmap(lambda p, y: p.cdf(y))(predictions, jnp.asarray(Y))
+    return jax.jit(jax.vmap(lambda p, y: p.cdf(y)))(predictions, jnp.asarray(Y))
 
 
 def test_integral_transforms_of_beta_distributions():
