@@ -272,5 +272,5 @@ def test_the_first_fit_is_to_eight_forecasts():
     assert_allclose(wealth[:8], 0)
     ninth, target = predictions[8:9], targets[8:9]
     repaired = method.apply(method.fit(predictions[:8], targets[:8]), ninth)
-    ratio = np.exp(repaired.log_prob(target) - ninth.log_prob(target))
+    ratio = np.exp(jax.jit(repaired.log_prob)(target) - ninth.log_prob(target))
     assert_allclose(wealth[8:9], np.log((20 + 8 * ratio) / 28), rtol=1e-6)
