@@ -42,7 +42,7 @@ def test_float32_keeps_five_digits_of_narrow_predictions(family):
     kernel = kernels.SquaredExponential(np.float32(1.0))
     centered = functools.partial(compiled.centered_kernel, kernel)
     p, q = predictions
-    found = jax.jit(jax.vmap(centered))(p, y[0], q, y[1])
+    found = jax.vmap(centered)(p, y[0], q, y[1])
     assert found.dtype == np.float32
     one, two = (zip(zip(*x[:2]), x[2]) for x in zip(*(x.astype(float) for x in (loc, spread, y))))
     expected = [oracles.normal_h(*a, *b, 1.0, np.inf) for a, b in zip(one, two)]
@@ -95,9 +95,8 @@ def test_targets_far_apart_have_features_where_there_are_many():
     some = jax.tree.map(lambda x: x[::20], predictions)
     assert prepare_features(kernel, some, y[::20]) is None
     prepared = prepare_features(kernel, predictions, jnp.asarray(y))
-    found = jax.jit(jax.vmap(lambda p, y: features(kernel, prepared, p, y)))(
-        some, jnp.asarray(y[::20])
-    )
+    of_samples = jax.jit(jax.vmap(functools.partial(features, kernel, prepared)))
+    found = of_samples(some, jnp.asarray(y[::20]))
     assert found.shape[1] > 200
     loc, scale, y = (x[::20] for x in (loc, scale, y))
 
