@@ -44,9 +44,9 @@ if hasattr(mlir, "make_ir_context"):
 def pytest_collection_modifyitems(items):
     """What `slow.txt` names is slow."""
     lines = (pathlib.Path(__file__).parent / "slow.txt").read_text().splitlines()
-    long = tuple(line for line in lines if not line.startswith("#"))
+    long = tuple(line for line in lines if line.startswith("tests/"))  # with all their cases
     for item in items:
-        if item.nodeid.startswith(long):
+        if item.nodeid in lines or item.nodeid.startswith(long):
             item.add_marker(pytest.mark.slow)
 
 
@@ -90,9 +90,8 @@ def _compilation(request):
     fixture of this folder reaches, get what the process is told.
     """
     before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update(
-        "jax_disable_most_optimizations", request.node.get_closest_marker("optimised") is None
-    )
+    is_quick = request.node.get_closest_marker("optimised") is None
+    jax.config.update("jax_disable_most_optimizations", is_quick)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
     jax.clear_caches()

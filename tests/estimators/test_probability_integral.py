@@ -159,3 +159,12 @@ def test_missing_values_are_nobodys_count():
     assert np.all(histogram.counts == np.iinfo(np.int32).min)
     assert np.all(np.isnan(histogram.simultaneous_upper))
     assert np.all(histogram.is_outside)
+
+
+def test_quantiles_that_all_targets_equal():
+    """Numbers of targets up to a level are those of calibrated forecasts: nothing else is known."""
+    forecasts = d.Quantiles(np.full((400, 1), 0.1), np.zeros((400, 1)))
+    draw = jax.jit(jax.vmap(estimators.pit.randomised_intervals, (0, None, None)))
+    found = np.sum(draw(jax.random.split(KEY, 400), forecasts, jnp.zeros(400)) == 0, 1)
+    assert abs(np.mean(found) - 40) < 4 * np.sqrt(36 / 400)
+    assert abs(np.var(found) - 36) < 4 * 36 * np.sqrt(2 / 400)

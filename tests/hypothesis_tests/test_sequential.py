@@ -179,6 +179,15 @@ FAMILIES = {
 }
 
 
+def test_what_is_learned_from_counts():
+    """The score and its square on average between the levels of a count, as scipy has them."""
+    predictions, targets, _ = FAMILIES["Poisson"]
+    levels = stats.poisson.cdf([targets - 1, targets], predictions.rate)
+    law, score = stats.truncnorm(*stats.norm.ppf(levels)), forecasts_of(predictions, targets).view
+    assert_allclose(score.mean, law.mean(), rtol=1e-9)
+    assert_allclose(score.square, law.var() + law.mean() ** 2, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bets_are_fair(name):
     """E e = 1 under the prediction, for everything that the past may have taught."""
