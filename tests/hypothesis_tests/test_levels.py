@@ -313,6 +313,7 @@ for n in (16, 64):
             limits = (0.01, bounds[1]) if is_rough else bounds
             ROWS[label] = Row(weighted(run, data, has_weights), limits)
 ROWS["weights, quantiles"] = Row(weighted(of_quantiles, quantiles), (0.03, 0.05))
+# Of few redraws: a band that is one rank too narrow shows.
 isotonic = functools.partial(band, estimators.isotonic_curve, num_draws=19)
 ROWS["isotonic"] = Row(of(isotonic, labels(60)), (0.06, 0.1), 2000)
 
